@@ -14,10 +14,7 @@ double LimitShare(const Row& row, const Timing& timing, double passes) {
 
 double PassesOf(std::string_view name) {
   if (name.starts_with("stat")) return 2;  // mean and deviation, codes
-  for (std::string_view two : {"nvfp4", "mix34-b64", "4x"}) {
-    if (name == two) return 2;
-  }
-  return 1;
+  return name == "nvfp4" ? 2 : 1;
 }
 
 void Print(const Row& row) {

@@ -5,32 +5,15 @@
 #include <algorithm>
 #include <bit>
 
-#include "compressors/families/aqsgd.h"
 #include "compressors/families/block_codec.h"
 #include "compressors/families/cast.h"
-#include "compressors/families/demo.h"
-#include "compressors/families/diloco_x.h"
-#include "compressors/families/dynamic_map.h"
-#include "compressors/families/fp4.h"
-#include "compressors/families/fp8.h"
+#include "compressors/families/factories.h"
 #include "compressors/families/gauss.h"
-#include "compressors/families/ggml_block.h"
-#include "compressors/families/int_block.h"
 #include "compressors/families/low_rank.h"
-#include "compressors/families/minmax.h"
-#include "compressors/families/mix34.h"
-#include "compressors/families/powersgd.h"
-#include "compressors/families/qsgd.h"
 #include "compressors/families/selection.h"
-#include "compressors/families/sign.h"
-#include "compressors/families/statistical.h"
 #include "compressors/families/subspace.h"
-#include "compressors/families/tah.h"
 #include "compressors/frame/frame.h"
 #include "compressors/numbers/spelling.h"
-#include "compressors/wrappers/ef21.h"
-#include "compressors/wrappers/error_feedback.h"
-#include "compressors/wrappers/momentum_correction.h"
 #include "compressors/wrappers/saturate.h"
 
 namespace longhaul {
@@ -42,7 +25,7 @@ struct Entry {
   std::shared_ptr<const Codec> (*make)(std::string_view name, uint16_t id, Isa isa);
 };
 
-// Adding a codec = one line here, its two files, one word in CMakeLists.txt.
+// Adding a codec = its file in families/, a line in factories.h, one here, a word in CMakeLists.txt.
 constexpr Entry kCodecs[] = {
     {"none", 0x01, NewIdentityCodec},
     {"bf16", 0x02, NewBf16Codec},
@@ -66,7 +49,6 @@ constexpr Entry kCodecs[] = {
     {"minmax7-b64", 0x47, NewMinMaxCodec<7>},
     {"minmax8-b64", 0x48, NewMinMaxCodec<8>},
     {"minmax4-b64-h64", 0x4c, NewMinMaxCodec<4, Rotation::kHadamard>},
-    {"mix34-b64", 0x4f, NewMixedMinMaxCodec},
     {"mxfp4", 0x50, NewMxFp4Codec<Rotation::kNone>},
     {"mxfp4-h32", 0x51, NewMxFp4Codec<Rotation::kHadamard>},
     {"nvfp4", 0x52, NewNvFp4Codec},
@@ -94,8 +76,11 @@ struct Family {
   std::shared_ptr<const Codec> (*make)(std::string_view name, uint32_t number, Isa isa);
   size_t (*max_frame_bytes)(Shape shape);  // of any number
 };
+// gauss sends fp32; powersgd factors only where they are smaller than that.
+size_t MaxDenseFrameBytes(Shape shape) { return kFrameHeaderBytes + 4 * shape.elements(); }
+
 constexpr Family kFamilies[] = {
-    {"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec, MaxPowerSgdFrameBytes},
+    {"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec, MaxDenseFrameBytes},
     {"subspace-k", kSubspaceId, kMaxSubspace, NewSubspaceCodec, MaxSubspaceFrameBytes}};
 
 // The control of experiments: one codec for every error, in its frames as param0.
@@ -104,7 +89,7 @@ constexpr std::string_view kGaussPrefix = "gauss-";
 // Composed names; each presents itself under its own name, the wire is that of its parts.
 constexpr CodecAlias kAliases[] = {
     {"2x", "minmax7-b64"},
-    {"4x", "mix34-b64"},
+    {"4x", "minmax3-b64"},
     {"16x", "topk-456of4096+int4-b64+ef"},
     {"16x-randk", "randk-952of4096+int4-b64+ef"},
     {"100x", "topk-64of4096+stat2+ef95"},
@@ -301,7 +286,7 @@ std::vector<std::string> ParametricExamples() {
 
 size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype) {
   if (id == kTopKId || id == kRandKId) return MaxSelectionFrameBytes(shape);
-  if (id == kGaussId) return MaxGaussFrameBytes(shape);
+  if (id == kGaussId) return MaxDenseFrameBytes(shape);
   for (const Family& family : kFamilies) {
     if (id == family.id) return family.max_frame_bytes(shape);
   }

@@ -8,8 +8,7 @@ namespace longhaul {
 namespace {
 
 // Adding a family = one line here, its files, its launchers in DeviceApi.
-constexpr NewDeviceCodecFn kFamilies[] = {NewDeviceCast, NewDeviceBlocks, NewDeviceScaledFp4,
-                                          NewDeviceSelection};
+constexpr NewDeviceCodecFn kFamilies[] = {NewDeviceCast, NewDeviceBlocks, NewDeviceSelection};
 
 }  // namespace
 

@@ -12,7 +12,6 @@ using NewDeviceCodecFn = std::shared_ptr<const DeviceCodec> (*)(HostCodec host,
 
 std::shared_ptr<const DeviceCodec> NewDeviceCast(HostCodec host, const DeviceApi& device);
 std::shared_ptr<const DeviceCodec> NewDeviceBlocks(HostCodec host, const DeviceApi& device);
-std::shared_ptr<const DeviceCodec> NewDeviceScaledFp4(HostCodec host, const DeviceApi& device);
 std::shared_ptr<const DeviceCodec> NewDeviceSelection(HostCodec host, const DeviceApi& device);
 
 // Any of them; nullptr when there is none.

@@ -7,7 +7,7 @@ namespace longhaul {
 
 SlotBytes FixedFrameCodec::Needs(Shape shape, DType dtype) const {
   const size_t frame = host_->MaxFrameBytes(shape, dtype);
-  return {frame, AlignUp256(frame) + ScratchBytes(shape)};
+  return {frame, AlignUp256(frame)};
 }
 
 absl::Status FixedFrameCodec::Corrupt(std::string_view what) const {
@@ -19,7 +19,7 @@ absl::Status FixedFrameCodec::EnqueueEncode(ConstTensor x, uint64_t seed, const 
   if (absl::Status s = CheckEncodeArguments(name(), x, 0, 0); !s.ok()) return s;
   if (absl::Status s = CheckSlot(name(), Needs(x.shape, x.dtype), slot); !s.ok()) return s;
   const size_t bytes = host_->MaxFrameBytes(x.shape, x.dtype);
-  const Work work = {slot.device, slot.device + AlignUp256(bytes), stream};
+  const Work work = {slot.device, stream};
   int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
   if (error == 0) error = LaunchEncode(x, seed, work);
   if (error == 0) error = device_.to_host(slot.device, slot.host, bytes, stream);
@@ -42,10 +42,9 @@ absl::Status FixedFrameCodec::EnqueueDecode(std::span<const std::byte> frame,
                                             CudaStream stream) const {
   const absl::StatusOr<FrameHeader> header = host_->Open(frame, x.shape);
   if (!header.ok()) return header.status();
-  if (absl::Status s = CheckPayload(frame, x.shape); !s.ok()) return s;
-  const SlotBytes needs = {kFrameHeaderBytes, AlignUp256(frame.size()) + ScratchBytes(x.shape)};
+  const SlotBytes needs = {kFrameHeaderBytes, AlignUp256(frame.size())};
   if (absl::Status s = CheckSlot(name(), needs, slot); !s.ok()) return s;
-  const Work work = {slot.device, slot.device + AlignUp256(frame.size()), stream};
+  const Work work = {slot.device, stream};
   int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
   if (error == 0) {
     error = device_.to_device(frame.data() + kFrameHeaderBytes, slot.device + kFrameHeaderBytes,

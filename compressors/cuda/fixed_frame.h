@@ -8,8 +8,8 @@
 namespace longhaul {
 
 // A device codec of a FixedLengthCodec, which makes and checks its headers. In device memory the
-// frame lies as on the wire, a DeviceReport in the place of its header; scratch follows. One copy
-// brings both to the host, where the header is put over the report.
+// frame lies as on the wire, a DeviceReport in the place of its header. One copy brings both
+// to the host, where the header is put over the report.
 class FixedFrameCodec : public DeviceCodec {
  public:
   // host: the FixedLengthCodec that this one stands for.
@@ -29,22 +29,16 @@ class FixedFrameCodec : public DeviceCodec {
   absl::Status FinishDecode(const DeviceSlot& slot) const override;
 
  protected:
-  // One tensor at work: `frame` is the device's, `scratch` of ScratchBytes.
+  // One tensor at work: `frame` is the device's.
   struct Work {
     std::byte* frame;
-    std::byte* scratch;
     CudaStream stream;
     DeviceReport* report() const { return reinterpret_cast<DeviceReport*>(frame); }
   };
   const DeviceApi& device() const { return device_; }
 
-  virtual size_t ScratchBytes(Shape) const { return 0; }
   // Enqueues what fills frame[64...]; answers the device's error number.
   virtual int LaunchEncode(ConstTensor x, uint64_t seed, const Work& work) const = 0;
-  // What the host can tell of a frame beyond its header, before it is copied.
-  virtual absl::Status CheckPayload(std::span<const std::byte>, Shape) const {
-    return absl::OkStatus();
-  }
   // What a fault that the device reports of decoding means.
   virtual absl::Status DecodeFault() const { return absl::OkStatus(); }
   absl::Status Corrupt(std::string_view what) const;

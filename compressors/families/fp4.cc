@@ -1,15 +1,16 @@
-// `nvfp4`; the others are schemes of block_codec.cc.
-#include "compressors/families/fp4.h"
+// `nvfp4` (NVIDIA's format): tensor scale t = max|x| / (448 * 6), fp32; blocks of 16 of a row with
+// scale c = E4M3((block's max|x| / 6) / t); elements E2M1(x / (c t)), RNE, saturating. Below 2^-126
+// t and c t are 0, and so is what they scale. 4.5 + 32/n bits per element, two passes.
+// Payload: t f32, c [blocks] u8, codes: a row's codes in one bit string of ceil(4 cols / 8) bytes.
+#include "compressors/families/factories.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "compressors/families/fixed_length_codec.h"
-#include "compressors/families/fp4_layout.h"
 #include "compressors/frame/payload_sum.h"
 #include "compressors/kernels/fp4_scale.h"
-#include "compressors/kernels/tensor_max.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/codec_threads.h"
@@ -18,6 +19,52 @@ namespace longhaul {
 namespace {
 
 constexpr float kSmallestNormal = 0x1p-126f;
+constexpr size_t kFp4Piece = 2048;  // elements worked on at once
+
+// Where the sections of a frame lie, behind the tensor's scale.
+struct NvLayout {
+  explicit NvLayout(Shape shape)
+      : scales_at(kFrameHeaderBytes + 8),
+        row_blocks((shape.cols + kNvBlock - 1) / kNvBlock),
+        row_bytes(PackedBytes(shape.cols, 4)),
+        codes_at(scales_at + AlignUp8(shape.rows * row_blocks)),
+        frame_bytes(codes_at + shape.rows * row_bytes),
+        rows(shape.rows),
+        cols(shape.cols),
+        row_pieces((shape.cols + kFp4Piece - 1) / kFp4Piece) {}
+  // Pieces of up to kFp4Piece elements, counted along the rows.
+  size_t pieces() const { return rows * row_pieces; }
+  size_t first(size_t piece) const {
+    return piece / row_pieces * cols + piece % row_pieces * kFp4Piece;
+  }
+  size_t length(size_t piece) const {
+    return std::min(kFp4Piece, cols - piece % row_pieces * kFp4Piece);
+  }
+  size_t ScaleAt(size_t piece) const {
+    return piece / row_pieces * row_blocks + piece % row_pieces * (kFp4Piece / kNvBlock);
+  }
+  size_t CodeAt(size_t piece) const {
+    return piece / row_pieces * row_bytes + piece % row_pieces * (kFp4Piece / 2);
+  }
+  size_t scales_at, row_blocks, row_bytes, codes_at, frame_bytes, rows, cols, row_pieces;
+};
+
+// The largest |x| of a tensor of n elements, on all threads of the pool; Inf when it is not finite.
+float TensorMax(const WideReader& reader, const Kernels& kernels, size_t n) {
+  const Slices slices(n, kWorthAThread);
+  uint32_t tops[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    float values[kFp4Piece];
+    uint32_t top = 0;
+    for (size_t at = slices.first(slice); at < slices.last(slice); at += kFp4Piece) {
+      const size_t c = std::min(kFp4Piece, slices.last(slice) - at);
+      top = std::max(top, kernels.abs_max(reader.Peek(at, c, values), c));
+    }
+    tops[slice] = top;
+  });
+  const uint32_t top = *std::max_element(std::begin(tops), std::end(tops));
+  return top < kInfBits ? FromBits(top) : INFINITY;
+}
 
 class NvFp4Codec final : public FixedLengthCodec {
  public:
@@ -172,25 +219,8 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
 
 }  // namespace
 
-bool IsNvFp4(const Codec& codec) { return dynamic_cast<const NvFp4Codec*>(&codec) != nullptr; }
-
-float TensorMax(const WideReader& reader, const Kernels& kernels, size_t n) {
-  const Slices slices(n, kWorthAThread);
-  uint32_t tops[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
-    float values[kFp4Piece];
-    uint32_t top = 0;
-    for (size_t at = slices.first(slice); at < slices.last(slice); at += kFp4Piece) {
-      const size_t c = std::min(kFp4Piece, slices.last(slice) - at);
-      top = std::max(top, kernels.abs_max(reader.Peek(at, c, values), c));
-    }
-    tops[slice] = top;
-  });
-  const uint32_t top = *std::max_element(std::begin(tops), std::end(tops));
-  return top < kInfBits ? FromBits(top) : INFINITY;
-}
-
 std::shared_ptr<const Codec> NewNvFp4Codec(std::string_view name, uint16_t id, Isa isa) {
   return std::make_shared<NvFp4Codec>(name, id, isa);
 }
+
 }  // namespace longhaul

@@ -30,7 +30,4 @@ std::string GaussName(float nmse);
 // Payload: xhat, fp32. param0: the bits of NMSE as fp32; flag "stochastic", seed that of z.
 std::shared_ptr<const Codec> NewGaussCodec(std::string_view name, float nmse, Isa isa);
 
-// The largest frame of any error.
-inline size_t MaxGaussFrameBytes(Shape shape) { return kFrameHeaderBytes + 4 * shape.elements(); }
-
 }  // namespace longhaul

@@ -1,4 +1,18 @@
-#include "compressors/families/ggml_block.h"
+// `q8_0` and `q4_0`: the blocks of 32 of ggml, byte for byte, so that they can be checked against
+// it (and against it only: the scale is quantized with before it is rounded to fp16, and it
+// underflows).
+//
+// Payload: the blocks in row order, without gaps.
+//   q8_0   fp16 d = max|x| / 127, then the codes, i8, round half away from zero of x / d
+//   q4_0   fp16 d = m / -8 with m the signed element of largest magnitude (the first on ties), then
+//          16 bytes, byte j = code j | code (j + 16) << 4, code = min(15, int(x / d + 8.5)),
+//          xhat = (code - 8) d
+// Every step is rounded to fp32, as in the gguf package's numpy reference (ggml's C differs where
+// it is compiled with fused multiply-add). A row's short block of c has c codes (q8_0) or
+// h = ceil(c / 2) bytes,
+// byte j = code j | code (j + h) << 4 (q4_0). 8.5 and 4.5 bits per element. InvalidArgument when d
+// is beyond fp16.
+#include "compressors/families/factories.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +30,7 @@ namespace {
 
 constexpr size_t kGgmlBlock = 32;
 // Elements worked on at once: 16 KiB as fp32.
-constexpr size_t kGgmlPiece = kFoldedQ8Blocks * kGgmlBlock;
+constexpr size_t kGgmlPiece = 128 * kGgmlBlock;
 
 size_t BlockBytes(int bits, size_t c) { return 2 + (bits == 8 ? c : (c + 1) / 2); }
 
@@ -174,14 +188,6 @@ bool GgmlCodec::DecodeBlocks(const GgmlLayout& layout, const std::byte* payload,
     const size_t bytes = layout.At(at + c) - layout.At(at);
     const size_t to = r * layout.cols + at;
     float* const target = writer.Target(to, values);
-    const bool may_fold = bits_ == 8 && c == kGgmlPiece && kernels_.decode_q8_folding != nullptr;
-    if (FoldedCrc* const folded = may_fold ? running.FoldNext(bytes) : nullptr; folded != nullptr) {
-      std::byte* const streamed = writer.Streamed(to);
-      std::byte* const out = streamed != nullptr ? streamed : reinterpret_cast<std::byte*>(target);
-      const bool good = kernels_.decode_q8_folding(in, out, streamed != nullptr, *folded);
-      if (good && streamed == nullptr) writer.Done(target, to, c);
-      return good;
-    }
     running.Add({in, bytes});
     const bool good =
         c % kGgmlBlock == 0 ? decode(in, c / kGgmlBlock, target) : DecodeTail(bits_, in, c, target);

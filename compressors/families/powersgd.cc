@@ -1,4 +1,11 @@
-#include "compressors/families/powersgd.h"
+// `powersgd-r{r}` (arXiv 1905.13727), 1 <= r <= 64: M = x + e is sent as P (orthonormal columns)
+// and Q = M^T P, fp32; decodes to P Q^T, and e keeps what that lacks. Q warm-starts the next call,
+// so the factors follow M over the rounds. low_rank.h says how a tensor becomes a matrix.
+//
+// Payload: P, r columns of `rows` f32; Q, r columns of `cols` f32. param0 = r, param1 = cols. A
+// tensor that factors would not halve is sent as fp32 with both zero. 32 r (rows + cols) / (rows
+// cols) bits per element. State: 4 (n + r cols) bytes; scratch: 8 n bytes and the factors.
+#include "compressors/families/factories.h"
 
 #include <fmt/format.h>
 

@@ -33,12 +33,6 @@ class RunningSum {
     crc_.Add(bytes);
     end_ += bytes.size();
   }
-  // What a loop may fold the next `bytes` onto, which it then must; null: they are to be added.
-  FoldedCrc* FoldNext(size_t bytes) {
-    FoldedCrc* folded = crc_.Folded();
-    if (folded != nullptr) end_ += bytes;
-    return folded;
-  }
   size_t end() const { return end_; }
   SummedPart part() const { return {begin_, end_, crc_.value()}; }
 

@@ -9,16 +9,6 @@
 // Orders of the sixteen bytes of a lane, for shuffles of AVX2 and AVX-512.
 namespace longhaul {
 
-// Where byte j of a plane (byte_planes.h) comes from, of four vectors of kWidth integers: byte
-// 4d + b is lane d's of vector 0, 2, 1, 3 for b = 0..3.
-template <int kWidth>
-LONGHAUL_INLINE constexpr size_t PlaceInVectors(size_t j) {
-  return j / 4 + (j % 2 * 2 + j / 2 % 2) * kWidth;
-}
-// Shuffle control: four of a plane's bytes from each vector in turn.
-LONGHAUL_INLINE __m128i VectorByVector() {
-  return _mm_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15);
-}
 // Shuffle control: the first bytes of four words, then their second bytes, and so on.
 LONGHAUL_INLINE __m128i FourByFour() {
   return _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);

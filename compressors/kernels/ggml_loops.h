@@ -4,7 +4,7 @@
 #include "compressors/kernels/prefetch.h"
 #include "compressors/tensor.h"
 
-// ggml's full blocks of 32 (ggml_block.h), compiled per instruction set as loops.h says.
+// ggml's full blocks of 32 (families/ggml_block.cc), compiled per instruction set as loops.h says.
 namespace longhaul {
 
 // 1/d as ggml has it, and 0 where that would be Inf: its fp16 scale is 0 there.
@@ -180,7 +180,7 @@ bool LoopEncodeQ4(const float* x, size_t blocks, std::byte* out) {
 }
 
 template <class L>
-LONGHAUL_INLINE bool DecodeQ8Blocks(const std::byte* in, size_t blocks, float* x) {
+bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
   for (size_t b = 0; b < blocks; ++b, x += 32, in += 34) {
     uint16_t wire;
     __builtin_memcpy(&wire, in, 2);
@@ -199,47 +199,6 @@ LONGHAUL_INLINE bool DecodeQ8Blocks(const std::byte* in, size_t blocks, float* x
     }
   }
   return true;
-}
-
-template <class L>
-bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
-  return DecodeQ8Blocks<L>(in, blocks, x);
-}
-
-// A step of folding for every eight blocks, which are a little longer, and one at the end. What is
-// streamed goes out turn by turn too: memory then takes it while the next ones are decoded.
-template <class L, bool kStreams>
-LONGHAUL_INLINE bool FoldAndDecodeQ8(const std::byte* in, std::byte* x, FoldedCrc& folded) {
-  constexpr size_t kTurn = 8, kTurns = kFoldedQ8Blocks / kTurn, kTurnBytes = 34 * kTurn;
-  constexpr size_t kStep = L::Folder::kBytes, kValueBytes = 4 * 32 * kTurn;
-  static_assert((kTurns + 1) * kStep == kTurns * kTurnBytes);
-  alignas(64) float values[32 * kTurn];
-  typename L::Folder folder(folded);
-  for (size_t i = 0; i < kTurns; ++i, x += kValueBytes) {
-    folder.Step(in + i * kStep);
-    const std::byte* from = in + i * kTurnBytes;
-    if (kStreams) PrefetchLines(from + kTurns * kTurnBytes, kTurnBytes);
-    if (!DecodeQ8Blocks<L>(from, kTurn, kStreams ? values : reinterpret_cast<float*>(x))) {
-      return false;
-    }
-    if (kStreams) LoopStream<L>(reinterpret_cast<const std::byte*>(values), kValueBytes, x);
-  }
-  folder.Step(in + kTurns * kStep);
-  folder.Store(kTurns + 1, folded);
-  return true;
-}
-template <class L>
-bool LoopDecodeQ8Folding(const std::byte* in, std::byte* x, bool streams, FoldedCrc& folded) {
-  return streams ? FoldAndDecodeQ8<L, true>(in, x, folded)
-                 : FoldAndDecodeQ8<L, false>(in, x, folded);
-}
-template <class L>
-constexpr auto DecodeQ8Folding() -> bool (*)(const std::byte*, std::byte*, bool, FoldedCrc&) {
-  if constexpr (requires { typename L::Folder; }) {
-    return LoopDecodeQ8Folding<L>;
-  } else {
-    return nullptr;
-  }
 }
 
 template <class L>

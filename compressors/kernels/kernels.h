@@ -6,7 +6,6 @@
 
 #include "compressors/isa.h"
 #include "compressors/kernels/block_sections.h"
-#include "compressors/numbers/crc32c.h"
 #include "compressors/tensor.h"
 
 namespace longhaul {
@@ -28,15 +27,12 @@ struct BinSums {
   }
 };
 
-// Of q8_0: 4352 bytes, 17 times four lines.
-constexpr size_t kFoldedQ8Blocks = 128;
-
 // Over a chunk: of x - pivot, and of its square.
 struct PivotSums {
   float sum, squares;
 };
 
-constexpr size_t kSignBlock = 256;  // elements under one scale (families/sign.h)
+constexpr size_t kSignBlock = 256;  // elements under one scale (families/sign.cc)
 
 // Rows, sum and columns of a matrix product, at most 64 each.
 struct ProductSize {
@@ -126,15 +122,12 @@ struct Kernels {
   void (*flip_signs)(const float* x, const float* u, size_t n, float* y);
   // Uniform draws u of elements first .. first + n - 1 (noise.h), first a multiple of 4.
   void (*uniform)(uint64_t key, uint32_t purpose, uint64_t first, size_t n, float* u);
-  // ggml's full blocks of 32: x [32 blocks] -> 34 or 18 bytes per block (ggml_block.h). False when
+  // ggml's full blocks of 32: x [32 blocks] -> 34 or 18 bytes per block (families/ggml_block.cc). False when
   // a scale is beyond fp16.
   bool (*encode_q8)(const float* x, size_t blocks, std::byte* out);
   bool (*encode_q4)(const float* x, size_t blocks, std::byte* out);
   // The inverse; false when a scale is Inf or NaN.
   bool (*decode_q8)(const std::byte* in, size_t blocks, float* x);
-  // The same of kFoldedQ8Blocks, whose bytes are folded on the way: a checksum is bound by its
-  // multiplications, decoding by what the cache takes. x: streamed, or aligned as floats.
-  bool (*decode_q8_folding)(const std::byte* in, std::byte* x, bool streams, FoldedCrc& folded);
   bool (*decode_q4)(const std::byte* in, size_t blocks, float* x);
   // Sum of x y in the order of tree_sum.h, n <= kSumChunk; y += a x; and c = a b of 64 x 64, rows
   // one after the other, terms in the order of b's rows, those with a zero in a left out.

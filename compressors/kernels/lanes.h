@@ -38,13 +38,11 @@ concept VectorLanes = requires(typename L::F f, typename L::U u, const typename 
   // Bits.
   L::Bits(f), L::FromBits(u), L::SplatBits(word), L::Zero();  // reinterpreted; in all lanes
   L::And(u, u), L::Or(u, u), L::Xor(u, u);
-  L::OrXor(u, u, u);                   // a | (b ^ c)
   L::AddBits(u, u), L::SubBits(u, u);  // as integers, wrapping
   L::template ShiftRight<1>(u), L::template ShiftLeft<1>(u);
   L::Abs(f);                   // |f| as bits, whose order is that of the numbers
   L::MaxBits(u, u);            // the larger integer, both below 2^31
   L::KeepAtLeast(u, u, word);  // a where b >= word > 0, both below 2^31; else 0
-  L::AnyBits(u, word);         // whether one of these bits is set in some lane
   // Across.
   L::MaxAcross(u), L::SumAcross(u);  // the largest; the sum
   L::MinAcross(f), L::MaxFloatAcross(f);
@@ -70,17 +68,8 @@ concept VectorLanes = requires(typename L::F f, typename L::U u, const typename 
   L::MulLow(u, u);          // lower halves multiplied, 64 bits each
   L::UpperHalf(u);          // moved into the lower one
   L::StoreUniform(us, to);  // the four words of the counters as draws, counter by counter
-  // Planes of bytes (stat_bins.h), of 4 kWidth integers each.
-  typename L::Planes;
-  L::SplitBytes(us);                    // the lowest two bytes of four vectors
-  L::PlaceOfByte(size_t{});             // which integer byte j of a plane is of
-  L::template StoreInOrder<4>(u, out);  // a plane's bytes, below 16, in the integers' order
-  L::ClampBytes(u, word, word);         // every byte to [low, high]
-  L::DifferentBytes(u, u);              // bit j: byte j of a is not that of b
-  L::kBinsAtOnce;                       // bins whose sums the registers hold
-  (typename L::OneBin(word));  // the sum and number of one bin's elements: Add, Units, Count
 };
 // What only some have: ByteEntries (x[code] of eight bits), StoreKept and StoreReaching
-// (top_k_loops.h), Folder (vpclmul/fold_lines.h).
+// (top_k_loops.h).
 
 }  // namespace longhaul

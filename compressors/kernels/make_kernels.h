@@ -45,7 +45,6 @@ constexpr Kernels MakeLoops() {
           .encode_q8 = LoopEncodeQ8<L>,
           .encode_q4 = LoopEncodeQ4<L>,
           .decode_q8 = LoopDecodeQ8<L>,
-          .decode_q8_folding = DecodeQ8Folding<L>(),
           .decode_q4 = LoopDecodeQ4<L>,
           .dot = LoopDot<L>,
           .add_scaled = LoopAddScaled<L>,

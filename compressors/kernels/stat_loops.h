@@ -1,26 +1,41 @@
 #pragma once
 
 #include "compressors/kernels/lane_scales.h"
-#include "compressors/kernels/stat_bins.h"
+#include "compressors/kernels/loops.h"
+#include "compressors/kernels/stat_units.h"
 
 // The loops of statistical.cc, compiled per instruction set as loops.h says.
 namespace longhaul {
 
-template <class L, int kBits>
-void StatCodes(const float* x, size_t n, float mu, float inverse, std::byte* codes, BinSums& sums) {
-  size_t i = 0;
-  if constexpr (L::kWidth > 1 && kBits < 8) {
-    i = CodesOfFewBins<L, kBits>(x, n, mu, inverse, codes, sums);
+// An element's code; it is added to its bin.
+template <int kBits>
+LONGHAUL_INLINE uint32_t StatCode(float x, float mu, float inverse, BinSums& sums) {
+  const float position = StatPosition<kBits>(x, mu, inverse);
+  const uint32_t bin = StatBin<kBits>(position);
+  sums.units[bin] += StatUnits<kBits>(position, bin);
+  ++sums.count[bin];
+  return bin;
+}
+
+template <int kBits>
+LONGHAUL_INLINE void StatCodes(const float* x, size_t n, float mu, float inverse, std::byte* codes,
+                               BinSums& sums) {
+  constexpr size_t kPerByte = 8 / kBits;
+  for (size_t i = 0; i < n; i += kPerByte) {
+    uint32_t byte = 0;
+    for (size_t j = 0; j < kPerByte && i + j < n; ++j) {
+      byte |= StatCode<kBits>(x[i + j], mu, inverse, sums) << (kBits * j);
+    }
+    codes[i / kPerByte] = static_cast<std::byte>(byte);
   }
-  PlainStatCodes<kBits>(x + i, n - i, mu, inverse, codes + i * kBits / 8, sums);
 }
 
 template <class L>
 void LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,
                    BinSums& sums) {
-  if (bits == 2) return StatCodes<L, 2>(x, n, mu, inverse, codes, sums);
-  if (bits == 4) return StatCodes<L, 4>(x, n, mu, inverse, codes, sums);
-  return StatCodes<L, 8>(x, n, mu, inverse, codes, sums);
+  if (bits == 2) return StatCodes<2>(x, n, mu, inverse, codes, sums);
+  if (bits == 4) return StatCodes<4>(x, n, mu, inverse, codes, sums);
+  return StatCodes<8>(x, n, mu, inverse, codes, sums);
 }
 
 template <int kBits>

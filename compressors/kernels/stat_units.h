@@ -4,7 +4,7 @@
 
 #include "compressors/numbers/small_floats.h"
 
-// Where an element stands among the bins of the statistical quantizer (statistical.h), and what
+// Where an element stands among the bins of the statistical quantizer (families/statistical.cc), and what
 // bins add up to: whole numbers of units, so that any order of additions gives the same table.
 namespace longhaul {
 

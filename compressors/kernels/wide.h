@@ -80,9 +80,6 @@ class NarrowWriter {
       narrow_(from, n, bytes_ + at * element_bytes_);
     }
   }
-  // Where elements from `at` on stand when they are streamed, as their kernel may do by itself;
-  // else nullptr.
-  std::byte* Streamed(size_t at) const { return streams_ ? bytes_ + 4 * at : nullptr; }
   // Where elements from `at` on are to be computed: in their place when that is aligned fp32, small
   // enough for a cache, else in `buffer`. Done writes them from there.
   float* Target(size_t at, float* buffer) const {

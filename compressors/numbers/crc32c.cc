@@ -45,10 +45,6 @@ uint32_t ShiftBy(size_t bytes) {
   return shift;
 }
 
-}  // namespace
-
-namespace {
-
 bool Folds() {
   static const bool folds = Crc32cVpclmulSupported();
   return folds;
@@ -62,12 +58,6 @@ void Crc32cRun::Add(std::span<const std::byte> bytes) {
   } else {
     crc_ = Crc32cAlone(bytes, crc_);
   }
-}
-
-FoldedCrc* Crc32cRun::Folded() {
-  const bool whole =
-      folded_.rest_bytes == 0 && folded_.line_count > 0 && folded_.line_count % 4 == 0;
-  return Folds() && whole ? &folded_ : nullptr;
 }
 
 uint32_t Crc32cRun::value() const { return Folds() ? Crc32cOfFolded(folded_) : crc_; }

@@ -34,9 +34,6 @@ class Crc32cRun {
  public:
   void Add(std::span<const std::byte> bytes);
   uint32_t value() const;
-  // For loops that fold what they read themselves (vpclmul/fold_lines.h): null where there is no
-  // carry-less multiplication, or the bytes so far are no multiple of four lines above 0.
-  FoldedCrc* Folded();
 
  private:
   uint32_t crc_ = 0;  // where there is no carry-less multiplication

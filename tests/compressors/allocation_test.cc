@@ -58,7 +58,6 @@ size_t ScratchPer1024(std::string_view name) {
       name == "100x" || name == "sparseloco") {
     return 8 * 1024 / 4;  // 8 bytes per kept element, of which there is at most one in four here
   }
-  if (name == "mix34-b64" || name == "4x") return 1024 / 8 + 1024 / 256;
   if (name.starts_with("tah4-")) return 2 * (1024 / 32 + 1024 / 256);
   return 0;
 }

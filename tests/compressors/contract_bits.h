@@ -37,7 +37,6 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"minmax7-b64", {7.5}},
     {"minmax8-b64", {8.5}},
     {"minmax4-b64-h64", {4.5}},
-    {"mix34-b64", {3.0 + 30.0 / 64 + 0.5 + 1.0 / 64, 0, 300}},
     {"mxfp4", {4.25}},
     {"mxfp4-h32", {4.25}},
     {"nvfp4", {4.5, 64}},

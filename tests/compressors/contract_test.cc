@@ -56,11 +56,11 @@ class CodecContract : public testing::TestWithParam<std::string> {
     return Plain().starts_with("qsgd") || Plain().starts_with("randk-") ||
            Plain().starts_with("gauss-") || Parts().find("+sr") != std::string::npos;
   }
-  // One scale, table or choice of widths for the whole tensor.
+  // One scale, table or choice for the whole tensor.
   bool WholeTensor() const {
     const std::string name = Plain();
     return name == "stat2" || name == "stat4" || name == "stat8" || name == "nvfp4" ||
-           name == "mix34-b64" || name == "demo-dct" || LowRank() ||
+           name == "demo-dct" || LowRank() ||
            (Sparse() && !name.ends_with("+fp16") && !name.ends_with("+none"));
   }
   // Relative error of a constant tensor; infinite where it is left to chance.

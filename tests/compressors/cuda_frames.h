@@ -39,7 +39,7 @@ inline std::vector<std::string> DeviceTestNames() {
        {"int8-b64+sr", "int8-b4096+sr", "int4-b64+sr", "int4-b64-h64+sr", "minmax2-b64+sr",
         "minmax3-b64+sr", "minmax4-b64-h64+sr", "mxfp4+sr", "mxfp4-h32+sr", "topk-64of4096+fp16",
         "topk-410of4096+int4-b64", "topk-3of7+none", "topk-100of9000+bf16",
-        "topk-1024of4096+minmax4-b64", "topk-64of4096+nvfp4"}) {
+        "topk-1024of4096+minmax4-b64", "topk-64of4096+mxfp4"}) {
     names.emplace_back(name);
   }
   return names;

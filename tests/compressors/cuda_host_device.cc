@@ -1,6 +1,5 @@
 // Every kernel's text, compiled for the host.
 #include "compressors/cuda/block/block_tables.h"
-#include "compressors/cuda/block/scaled_fp4_tables.h"
 #include "compressors/cuda/cast/cast_tables.h"
 #include "compressors/cuda/selection/selection_tables.h"
 #include "tests/compressors/cuda_host_team.h"
@@ -25,11 +24,10 @@ const DeviceApi& HostDevice() {
       MakeEncodeTable<HostLauncher, Rounding::kStochastic>(AllBlockSchemes()),
       MakeDecodeTable<HostLauncher>(AllBlockSchemes())};
   static constexpr CastLaunchers kCasts = MakeCastLaunchers<HostLauncher>();
-  static constexpr ScaledFp4Launchers kScaledFp4 = MakeScaledFp4Launchers<HostLauncher>();
   static constexpr SelectionLaunchers kSelection = MakeSelectionLaunchers<HostLauncher>();
   static constexpr DeviceApi kApi = {
-      Fill,     Copy,    Copy,        [](int number) { return std::to_string(number); },
-      &kBlocks, &kCasts, &kScaledFp4, &kSelection};
+      Fill,     Copy,    Copy,       [](int number) { return std::to_string(number); },
+      &kBlocks, &kCasts, &kSelection};
   return kApi;
 }
 

@@ -75,15 +75,6 @@ class HostTeam {
     }
     return moved;
   }
-  Own<uint32_t> Ballot(const Own<bool>& own) const {
-    Own<uint32_t> bits;
-    for (int t = 0; t < kThreads; ++t) {
-      for (int lane = 0; lane < 32; ++lane) {
-        bits[t] |= uint32_t{own[t / 32 * 32 + lane]} << lane;
-      }
-    }
-    return bits;
-  }
   uint32_t Total(const Own<uint32_t>& own) const {
     uint32_t sum = 0;
     for (int t = 0; t < kThreads; ++t) sum += own[t];
@@ -114,7 +105,6 @@ class HostTeam {
   static void Store16(Quad v, std::byte* p) { Store(v, p); }
 
   static void Min(uint64_t* at, uint64_t value) { *at = value < *at ? value : *at; }
-  static void Max(uint32_t* at, uint32_t value) { *at = value > *at ? value : *at; }
 
  private:
   const uint64_t index_;

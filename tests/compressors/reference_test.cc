@@ -116,7 +116,7 @@ TEST(MlDtypes, E8M0ScalesArePowersOfTwo) {
   EXPECT_EQ(CrcOf(scales), kE8M0ValuesCrc);
 }
 
-// Codes and table against the definition in fp64 (statistical.h).
+// Codes and table against the definition in fp64 (families/statistical.cc).
 void ExpectMeansOfBins(int bits, std::span<const float> x) {
   const size_t bins = size_t{1} << bits, n = x.size();
   const auto elements = static_cast<double>(n);

@@ -136,7 +136,7 @@ TEST(Saturate, OtherFaultsAreStillErrors) {
 
 TEST(Saturate, ATensorOfNothingButNaNIsZeros) {
   const std::vector<float> x(100, kNaN);
-  for (const char* name : {"int4-b64-h64+sat", "mix34-b64+sat", "stat2+ef95+sat"}) {
+  for (const char* name : {"int4-b64-h64+sat", "tah4-g64+sat", "stat2+ef95+sat"}) {
     for (float v : RoundTrip(**MakeCodec(name), WithBad(x, {1, 100}, DType::kF32))) {
       EXPECT_EQ(v, 0.0f) << name;
     }

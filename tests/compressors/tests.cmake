@@ -44,7 +44,7 @@ endif()
 # Hostile bytes against every decoder: one program, whose name says which family it tries.
 longhaul_fuzzer(compressors/decoder_fuzz.cc LIBS longhaul::compressors)
 if(LONGHAUL_FUZZERS)
-  foreach(family cast fp8 int_block ggml_block dynamic_map minmax mix34 fp4 tah
+  foreach(family cast fp8 int_block ggml_block dynamic_map minmax fp4 tah
                  aqsgd gauss topk randk statistical sign qsgd powersgd diloco_x demo
                  subspace ef21 frame)
     add_custom_command(TARGET compressors_decoder_fuzz POST_BUILD

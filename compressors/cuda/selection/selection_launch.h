@@ -20,8 +20,8 @@ struct SelectionRun {
 using SelectionLaunch = int (*)(const SelectionRun&, CudaStream);
 using SelectionRow = std::array<SelectionLaunch, 3>;  // by dtype
 struct SelectionLaunchers {
-  // x -> indices, sorted within their chunks, and values. One read of x for chunks of up to 4096,
-  // and for longer ones where k is at most 256 and a sixteenth.
+  // x -> indices, sorted within their chunks, and values. One read of x for chunks of up to 4096;
+  // of longer ones one for every count.
   SelectionRow top_k;
   // values -> x by `indices`, zeros elsewhere.
   SelectionRow scatter;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "compressors/cuda/selection/scatter_kernel.h"
-#include "compressors/cuda/selection/top_k_bounded.h"
 #include "compressors/cuda/selection/top_k_kernel.h"
 #include "compressors/cuda/team/launch_kernel.h"
 
@@ -12,11 +11,7 @@ template <class Launcher, DType kType>
 int LaunchTopK(const SelectionRun& run, CudaStream stream) {
   using OfWarp = TopKKernel<kType, kWarp>;
   const SelectionRun in_one = InOneRow(run);
-  const bool full = run.cols >= run.chunk;
-  const uint32_t length = full ? run.chunk : static_cast<uint32_t>(run.cols);
-  if (BoundedTopKKernel<kType>::Serves(length, full ? run.kept : run.tail_kept)) {
-    return Launcher::Launch(BoundedTopKKernel<kType>{in_one}, stream);
-  }
+  const uint32_t length = run.cols < run.chunk ? static_cast<uint32_t>(run.cols) : run.chunk;
   if (length <= OfWarp::kTile) return Launcher::Launch(OfWarp{in_one}, stream);
   return Launcher::Launch(TopKKernel<kType, 4 * kWarp>{in_one}, stream);
 }

@@ -1,4 +1,3 @@
-#include "compressors/cuda/block/scaled_fp4_tables.h"
 #include "compressors/cuda/cast/cast_tables.h"
 #include "compressors/cuda/selection/selection_tables.h"
 #include "compressors/cuda/team/cuda_tables.h"
@@ -24,10 +23,8 @@ const DeviceApi& CudaDevice() {
   static const BlockLaunchers blocks = {CudaEncodeTable(), CudaStochasticEncodeTable(),
                                         CudaDecodeTable()};
   static const CastLaunchers casts = MakeCastLaunchers<CudaLauncher>();
-  static const ScaledFp4Launchers scaled_fp4 = MakeScaledFp4Launchers<CudaLauncher>();
   static const SelectionLaunchers selection = MakeSelectionLaunchers<CudaLauncher>();
-  static const DeviceApi api = {Fill,    ToHost, ToDevice,    Error,
-                                &blocks, &casts, &scaled_fp4, &selection};
+  static const DeviceApi api = {Fill, ToHost, ToDevice, Error, &blocks, &casts, &selection};
   return api;
 }
 

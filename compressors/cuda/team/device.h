@@ -15,7 +15,6 @@ using CudaStream = CUstream_st*;
 
 struct BlockLaunchers;
 struct CastLaunchers;
-struct ScaledFp4Launchers;
 struct SelectionLaunchers;
 
 // Everything that a codec asks of a device: a GPU, or the host that stands in for one in tests.
@@ -27,7 +26,6 @@ struct DeviceApi {
   std::string (*error)(int number);
   const BlockLaunchers* blocks;
   const CastLaunchers* casts;
-  const ScaledFp4Launchers* scaled_fp4;
   const SelectionLaunchers* selection;
 };
 

@@ -57,9 +57,6 @@ class DeviceTeam {
   __device__ Own<T> From(const Own<T>& own, const Own<int>& source) const {
     return Words(own, [&source](uint32_t w) { return __shfl_sync(kAll, w, source.value); });
   }
-  __device__ Own<uint32_t> Ballot(const Own<bool>& own) const {
-    return {__ballot_sync(kAll, own.value)};
-  }
   __device__ uint32_t Total(const Own<uint32_t>& own) {
     return OverWarps(__reduce_add_sync(kAll, own.value),
                      [](uint32_t a, uint32_t b) { return a + b; });
@@ -90,7 +87,6 @@ class DeviceTeam {
   __device__ static void Min(uint64_t* at, uint64_t value) {
     atomicMin(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
   }
-  __device__ static void Max(uint32_t* at, uint32_t value) { atomicMax(at, value); }
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFF;

@@ -24,12 +24,11 @@
 //   Phase(body)          the same, then a barrier: what was written is seen by all afterwards
 //   Xor(own, mask)       every thread gets own[t ^ mask], mask < 32
 //   From(own, source)    every thread gets own of lane source[t] of its warp
-//   Ballot(own)          bit t % 32 = own[t] != 0, over the warp
 //   Total(own)           the sum of all threads' uint32_t, alike for all; one barrier in a block
 //   Largest(own)         the maximum, likewise
 //   BitCount(word)       how many bits are set
 //   Load<T>, Store<T>    one T at an address aligned for it; Load16, Store16: a Quad
-//   Min(address, value), Max(address, value): atomic
+//   Min(address, value): atomic
 namespace longhaul {
 
 // Text of a kernel: for the GPU alone under nvcc, for the host everywhere else.

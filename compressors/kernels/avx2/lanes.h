@@ -6,13 +6,13 @@
 #include <cstdint>
 
 #include "compressors/kernels/avx2/byte_hadamard.h"
-#include "compressors/kernels/avx2/byte_planes.h"
+#include "compressors/kernels/avx2/packing.h"
 
 namespace longhaul::avx2 {
 
 // Eight lanes of AVX2 + F16C; kernels/lanes.h says what each
 // function is.
-struct Lanes : BytePlanes {
+struct Lanes : Packing {
   static constexpr int kWidth = 8;
   using F = __m256;
   using U = __m256i;
@@ -91,12 +91,6 @@ struct Lanes : BytePlanes {
   LONGHAUL_INLINE static F Div(F a, F b) { return _mm256_div_ps(a, b); }
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm256_and_si256(x, _mm256_cmpgt_epi32(key, SplatBits(least - 1)));
-  }
-  LONGHAUL_INLINE static U OrXor(U sum, U a, U b) {
-    return _mm256_or_si256(sum, _mm256_xor_si256(a, b));
-  }
-  LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
-    return _mm256_testz_si256(x, SplatBits(bits)) == 0;
   }
   class NaNs {
    public:

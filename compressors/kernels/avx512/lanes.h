@@ -6,19 +6,17 @@
 #include <cstdint>
 
 #include "compressors/kernels/avx512/byte_entries.h"
-#include "compressors/kernels/avx512/byte_planes.h"
 #include "compressors/kernels/avx512/code_hadamard.h"
-#include "compressors/kernels/vpclmul/fold_lines.h"
+#include "compressors/kernels/avx512/packing.h"
 
 namespace longhaul::avx512 {
 
 // Sixteen lanes of AVX-512 F, BW, DQ, VL, VBMI, VNNI, VPCLMULQDQ; kernels/lanes.h says what each
 // function is.
-struct Lanes : BytePlanes {
+struct Lanes : Packing {
   static constexpr int kWidth = 16;
   using F = __m512;
   using U = __m512i;
-  using Folder = LineFolder;
 
   template <DType kType>
   LONGHAUL_INLINE static F Load(const std::byte* p) {
@@ -92,12 +90,6 @@ struct Lanes : BytePlanes {
   LONGHAUL_INLINE static F Div(F a, F b) { return _mm512_div_ps(a, b); }
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm512_maskz_mov_epi32(_mm512_cmpge_epi32_mask(key, SplatBits(least)), x);
-  }
-  LONGHAUL_INLINE static U OrXor(U sum, U a, U b) {
-    return _mm512_ternarylogic_epi32(sum, a, b, 0xF6);
-  }
-  LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
-    return _mm512_test_epi32_mask(x, SplatBits(bits)) != 0;
   }
   // The sixteen of x whose keys are `least` > 0 or more, one behind the other; answers how many.
   // Writes sixteen.
