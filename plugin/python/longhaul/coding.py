@@ -1,18 +1,24 @@
 """The codecs by themselves: what a tensor costs, and what it is afterwards, without a group."""
 
+from __future__ import annotations
+
 import operator
+from typing import TYPE_CHECKING
 
 from longhaul.registration import load_adapter
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def codecs():
+
+def codecs() -> list[str]:
     """Names that Options, encode() and `longhaul codecs` take, as a list: every plain one, an example
     of each family that has numbers in its name ("topk-64of4096+int8-b64"), and the aliases. Endings
     ("+sr", "+ef", "+ef21", "+mc", "+sat") are in docs/codecs.md."""
     return load_adapter().codecs()
 
 
-def encode(x, codec, seed=0):
+def encode(x: Tensor, codec: str, seed: int = 0) -> Tensor:
     """One frame of `codec`: what a group would send of `x`, as a uint8 tensor [bytes] on the host.
 
     x: float32, bfloat16 or float16 tensor of any shape, not empty, finite; its last dim is a row.
@@ -30,7 +36,7 @@ def encode(x, codec, seed=0):
     return load_adapter().encode(x, codec, operator.index(seed))
 
 
-def decode(frame, out=None):
+def decode(frame: Tensor, out: Tensor | None = None) -> Tensor:
     """The tensor that a receiver gets from a frame of encode().
 
     frame: uint8 tensor [bytes]. out: a contiguous host tensor of as many elements, float32, bfloat16

@@ -1,6 +1,12 @@
 """What a group of this backend has sent and received."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Crossing:
     collective_bytes: int
 
     @property
-    def bits_per_element(self):
+    def bits_per_element(self) -> float:
         return 8 * self.payload_bytes / self.elements if self.elements else 0.0
 
 
@@ -78,16 +84,13 @@ def _backend_of(group):
     raise ValueError(f"longhaul: not a group of the backend longhaul ({', '.join(seen)})")
 
 
-def crossings(group=None):
+def crossings(group: ProcessGroup | None = None) -> list[Crossing]:
     """List of Crossing of a group (default: the default group): for each peer and direction a row
     for each codec and kind that crossed."""
-    return [
-        Crossing(**counters)
-        for counters in _backend_of(group).crossings()
-    ]
+    return [Crossing(**counters) for counters in _backend_of(group).crossings()]
 
 
-def traffic(group=None):
+def traffic(group: ProcessGroup | None = None) -> Traffic:
     """Traffic of the process, whose groups share one connection."""
     return Traffic(**_backend_of(group).traffic())
 
@@ -97,23 +100,23 @@ class Stats:
     """What a group did and over what: crossings and transport are the group's, traffic is the
     process's."""
 
-    crossings: list
+    crossings: list[Crossing]
     traffic: Traffic
     transport: str
 
 
-def stats(group=None):
+def stats(group: ProcessGroup | None = None) -> Stats:
     """Stats of a group (default: the default group) until now. ValueError: it is of another backend."""
     return Stats(crossings(group), traffic(group), transport(group))
 
 
-def recent_operations(group=None):
+def recent_operations(group: ProcessGroup | None = None) -> str:
     """Text: the last 32 operations of a group with each rank, the newest last: kind, tag or number, bytes,
     state, age. What a time-out writes into the file that its error names."""
     return _backend_of(group).recent_operations()
 
 
-def transport(group=None):
+def transport(group: ProcessGroup | None = None) -> str:
     """What really carries the bytes, read back from the transport, why over this interface, and how
     many threads encode and decode them: "ucx tcp/eth0 (the only one up), 2 coder threads"."""
     return _backend_of(group).description()

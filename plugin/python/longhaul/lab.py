@@ -1,5 +1,7 @@
 """Labs of shaped links for tests and notebooks: `longhaul net` behind a context manager."""
 
+from __future__ import annotations
+
 import json
 import os
 import pathlib
@@ -7,8 +9,11 @@ import shutil
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+_Word = str | os.PathLike[str]  # of a command
 _FIGURES = ("rate", "delay", "rtt", "jitter", "loss", "queue", "aqm", "ecn", "emulator", "seed",
             "congestion_control")
 _UP = "longhaul: up"
@@ -52,13 +57,15 @@ class Node:
     def __repr__(self):
         return f"Node({self.name!r}, {self.address!r})"
 
-    def start(self, argv, **options):
+    def start(self, argv: Sequence[_Word], **options: Any) -> subprocess.Popen[Any]:
         """subprocess.Popen of the program `argv` (a list) in this node, with your environment and
         folder. `options` are Popen's. SIGTERM is passed on to the program, and killing what is
         returned kills it."""
         return subprocess.Popen(self._argv(argv), **options)
 
-    def run(self, argv, *, check=True, timeout=None, env=None, cwd=None, input=None):
+    def run(self, argv: Sequence[_Word], *, check: bool = True, timeout: float | None = None,
+            env: Mapping[str, str] | None = None, cwd: _Word | None = None,
+            input: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs the program `argv` (a list) in this node to its end. Returns a
         subprocess.CompletedProcess with stdout and stderr as text.
 
@@ -93,7 +100,7 @@ class Lab:
     figure that there is not; FileNotFoundError without the command `longhaul`.
     """
 
-    def __init__(self, links="", *, nodes=2, **figures):
+    def __init__(self, links: str = "", *, nodes: int | None = 2, **figures: Any) -> None:
         for figure in figures:
             if figure not in _FIGURES:
                 raise TypeError(f"longhaul.Lab: no figure '{figure}': there are {', '.join(_FIGURES)}")
@@ -105,19 +112,19 @@ class Lab:
         self._keeper = None
         self._nodes = []
 
-    def __enter__(self):
+    def __enter__(self) -> Lab:
         return self.open()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._nodes)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes)
 
-    def __getitem__(self, which):
+    def __getitem__(self, which: int | str) -> Node:
         """A Node by its number or its name. IndexError, KeyError."""
         if not isinstance(which, str):
             return self._nodes[which]
@@ -127,7 +134,7 @@ class Lab:
         raise KeyError(f"longhaul.Lab: no node '{which}': there are "
                        f"{', '.join(node.name for node in self._nodes)}")
 
-    def open(self):
+    def open(self) -> Lab:
         """Builds the lab; what `with` does. Returns it."""
         if self._keeper is not None:
             raise RuntimeError("longhaul.Lab: it is open already")
@@ -152,7 +159,7 @@ class Lab:
         self._nodes = [Node(self, node["name"], node["address"]) for node in told["nodes"]]
         return self
 
-    def close(self):
+    def close(self) -> None:
         """Ends the lab and every program in it. Does nothing where it is closed."""
         if self._keeper is None:
             return
@@ -161,7 +168,9 @@ class Lab:
         keeper.stdout.close()
         keeper.wait()
 
-    def run(self, argv, *, check=True, timeout=None, env=None, cwd=None):
+    def run(self, argv: Sequence[_Word], *, check: bool = True, timeout: float | None = None,
+            env: Mapping[str, str] | None = None, cwd: _Word | None = None,
+            ) -> list[subprocess.CompletedProcess[str]]:
         """Runs the program `argv` (a list) in every node at once, with RANK, WORLD_SIZE, LOCAL_RANK,
         MASTER_ADDR and MASTER_PORT as torchrun sets them. Returns a list of
         subprocess.CompletedProcess by node, with stdout and stderr as text.
@@ -188,20 +197,20 @@ class Lab:
             done[first].check_returncode()
         return done
 
-    def paths(self):
+    def paths(self) -> dict[str, Any]:
         """What `longhaul net list LAB --json` says: a dict with "nodes", "paths" and the emulator."""
         return self._json("list", self.name)
 
-    def probe(self, *, quick=False):
+    def probe(self, *, quick: bool = False) -> dict[str, Any]:
         """Measures every path against its figures: a dict as of `longhaul net probe --json`. quick:
         round trips only."""
         return self._json("probe", self.name, *(["--quick"] if quick else []), statuses=(0, 1))
 
-    def stats(self):
+    def stats(self) -> dict[str, Any]:
         """What every path carried, dropped and holds: a dict as of `longhaul net stats --json`."""
         return self._json("stats", self.name)
 
-    def set(self, path="*", **figures):
+    def set(self, path: str = "*", **figures: Any) -> None:
         """Changes paths while traffic flows: lab.set("a>b", loss="1%", rate="50mbit"). "a<>b" is both
         directions, "*" every path. RuntimeError: the command's line on a figure that is none."""
         self._text("set", self.name, path, *(f"{k}={v}" for k, v in figures.items()))

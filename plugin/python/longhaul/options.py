@@ -4,7 +4,7 @@ import math
 import operator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Mapping, Optional, Union
+from typing import Any, Mapping, Optional, Union
 
 _MAX_CODER_THREADS = 256
 _COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
@@ -121,7 +121,7 @@ class Options:
         return {name: self.collectives.get(name, "none") for name in _COLLECTIVES}
 
     @classmethod
-    def from_environment(cls, **fields):
+    def from_environment(cls, **fields: Any) -> "Options":
         """The codecs that LONGHAUL_FORWARD, LONGHAUL_BACKWARD, LONGHAUL_OUTER_CODEC and LONGHAUL_SEED name, as a default
         group without options takes them; `fields` win. For a group that a program makes itself.
         Lossless where they name none."""
@@ -135,7 +135,7 @@ class Options:
         return self.timeout
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         codecs = (self.forward, self.backward, *self.by_tag.values(), *self._codec_of_collective.values())
         return all(codec == "none" for codec in codecs)
 

@@ -18,13 +18,13 @@ _FIRST_KIND_TAG = 1 << 29
 _GRADIENT_BIT = 1 << 28
 
 
-def activation_tag(channel=0):
+def activation_tag(channel: int = 0) -> int:
     """The tag of an activation: pass it as `tag` to both isend and irecv. Tensors of one channel
     are matched in the order in which they are sent, and share the states of a codec."""
     return _FIRST_KIND_TAG | _checked(channel)
 
 
-def gradient_tag(channel=0):
+def gradient_tag(channel: int = 0) -> int:
     """The tag of a gradient, likewise."""
     return _FIRST_KIND_TAG | _GRADIENT_BIT | _checked(channel)
 

@@ -5,8 +5,17 @@ on from a sum of such tensors (an outer step over compressed deltas, say) must t
 as the others got it, or the ranks drift apart.
 """
 
+from __future__ import annotations
 
-def isend_decoded(tensor, dst=None, group=None, tag=0, group_dst=None):
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup, Work
+
+
+def isend_decoded(tensor: Tensor, dst: int | None = None, group: ProcessGroup | None = None,
+                  tag: int = 0, group_dst: int | None = None) -> tuple[Work, Tensor]:
     """torch.distributed.isend; returns (work, decoded).
 
     decoded is a new tensor like `tensor`. Once work.wait() has returned, it holds what the receiver's
@@ -34,7 +43,8 @@ def isend_decoded(tensor, dst=None, group=None, tag=0, group_dst=None):
     return work, decoded
 
 
-def send_decoded(tensor, dst=None, group=None, tag=0, group_dst=None):
+def send_decoded(tensor: Tensor, dst: int | None = None, group: ProcessGroup | None = None,
+                 tag: int = 0, group_dst: int | None = None) -> Tensor:
     """torch.distributed.send; returns what the receiver holds, as isend_decoded does."""
     work, decoded = isend_decoded(tensor, dst, group, tag, group_dst)
     work.wait()

@@ -1,17 +1,24 @@
 """What a program tells the record of the `longhaul launch`, or of the campaign, that runs it."""
 
+from __future__ import annotations
+
 import atexit
 import json
 import math
 import os
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 _file = None  # opened at the first line; False: nobody asks
 _groups = {}  # (backend, global ranks) by the backend's id, whose bytes are told when we end
 
 
-def log(step=None, *, loss=None, tokens=0, final=None, standard_error=None, final_on=None,
-        group=None):
+def log(step: int | None = None, *, loss: float | None = None, tokens: int = 0,
+        final: float | None = None, standard_error: float | None = None,
+        final_on: float | None = None, group: ProcessGroup | None = None) -> None:
     """Tells the record a training step, the final loss, or what a group's boundaries sent.
 
         longhaul.log(step, loss=loss.item(), tokens=tokens_of_this_rank)
