@@ -8,7 +8,6 @@
 #include <string>
 
 #include "netem/emulators/netem_emulator.h"
-#include "netem/emulators/qdisc_message.h"
 #include "netem/emulators/tap_emulator.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"

@@ -11,7 +11,7 @@
 #include "compressors/isa.h"
 #include "experiments/run/run_host.h"
 #include "netem/emulator.h"
-#include "netem/lab/lab_answer.h"
+#include "netem/lab/lab.h"
 #include "plugin/core/node.h"
 
 namespace longhaul {

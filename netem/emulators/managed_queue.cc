@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "netem/emulators/qdisc_message.h"
+#include "netem/emulators/traffic_control.h"
 #include "netem/topology/queue_limits.h"
 
 namespace longhaul {

@@ -3,19 +3,20 @@
 #include <algorithm>
 
 #include "netem/topology/access_lines.h"
+#include "netem/topology/path_figure_table.h"
 #include "netem/topology/queue_limits.h"
 
 namespace longhaul {
 namespace {
 
-constexpr BitsPerSecond kSlow = Mbit(50);  // a 64 kB frame takes 10 ms here
+constexpr BitsPerSecond kSlowRate = Mbit(50);  // a 64 kB frame takes 10 ms here
 constexpr int64_t kShortQueuePackets = 128;
 
 }  // namespace
 
 bool NeedsMtuFrames(const Topology& topology, int node) {
   const auto slow = [&](BitsPerSecond rate, int64_t limit) {
-    return rate < kSlow || limit < kShortQueuePackets;
+    return rate < kSlowRate || limit < kShortQueuePackets;
   };
   const auto slow_access = [&](int i, BitsPerSecond rate) {
     return slow(rate, AccessQueuePackets(topology, i, rate));
@@ -27,9 +28,13 @@ bool NeedsMtuFrames(const Topology& topology, int node) {
     const auto managed = [](const AccessSpec* line) {
       return line != nullptr && line->aqm.kind != QueueManagement::Kind::kDropTail;
     };
-    return MeanLoss(path) > 0 || path.reorder_prob > 0 || path.duplicate_prob > 0 ||
-           IsServedByEvents(path) || managed(up) || managed(down) ||
-           (path.rate && slow(*path.rate, PathQueuePackets(topology, path))) ||
+    const auto& figures = PathFigureTable();
+    const bool has_share =
+        std::any_of(figures.begin(), figures.end(), [&](const PathFigure& figure) {
+          return figure.share != nullptr && figure.ShareOf(path) > 0;
+        });
+    return has_share || MeanLoss(path) > 0 || IsServedByEvents(path) || managed(up) ||
+           managed(down) || (path.rate && slow(*path.rate, PathQueuePackets(topology, path))) ||
            (up != nullptr && slow_access(node, up->up)) ||
            (down != nullptr && slow_access(path.to, down->down));
   });

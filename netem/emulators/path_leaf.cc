@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "netem/emulators/qdisc_message.h"
+#include "netem/emulators/traffic_control.h"
 #include "netem/topology/queue_limits.h"
 
 namespace longhaul {
@@ -14,7 +14,6 @@ constexpr int64_t kNeverReached = 1 << 30;  // frames; netem takes memory only f
 // netem with a rate keeps the order of frames whose delays vary; at this one a full frame takes
 // 12 ns.
 constexpr BitsPerSecond kOrderKeepingRate = Gbit(1000);
-constexpr uint64_t kUnreachedBytesPerSecond = 12'500'000'000;  // 100 Gbit/s, as of the classes
 constexpr uint32_t kUnreachedBurstBytes = 1 << 20;
 
 uint32_t ChildOf(uint32_t handle) { return TC_H_MAKE(handle, 1); }

@@ -96,21 +96,21 @@ TapNetwork::Arrival TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_
     uplink->counters.packets += segments;
     at_path_ns = *left;
   }
-  const Impairment::Fate fate = path.impairment.Next();
+  Impairment::Fate fate = path.impairment.Next();
   const bool up = path.carrier == Carrier::kUp;
+  fate.lost = fate.lost || !up;
   // As netem: lost and duplicated is one frame that arrives.
-  Arrival arrival{.taken = false, .duplicated = fate.duplicated && !copy && up, .flip = fate.flip};
+  Arrival arrival{.taken = false, .duplicated = fate.duplicated && !copy && up};
+  if (fate.corrupted) arrival.flip = path.impairment.flip();
   const Passage passage{.wire_bytes = wire_bytes,
                         .segments = segments,
                         .device_bytes = device_bytes > 0 ? device_bytes : wire_bytes,
-                        .jitter_ns = fate.jitter_ns,
+                        .fate = fate,
                         .flow = flow.hash,
                         .handle = handle,
                         .path = index,
-                        .ecn_capable = flow.ecn_capable,
-                        .lost = fate.lost || !up,
-                        .reordered = fate.reordered};
-  if (!waits_first && passage.lost) {
+                        .ecn_capable = flow.ecn_capable};
+  if (!waits_first && fate.lost) {
     path.counters.drops_loss += segments;
     return arrival;
   }
@@ -176,7 +176,7 @@ void TapNetwork::HandBack(int64_t now_ns, const Passage& passage) {
 // Behind an uplink whose frames wait, or before a queue of its own.
 void TapNetwork::EnterPath(int64_t now_ns, const Passage& passage) {
   Path& path = paths_[passage.path];
-  if (passage.lost) {
+  if (passage.fate.lost) {
     path.counters.drops_loss += passage.segments;
     HandBack(now_ns, passage);
   } else if (path.station >= 0) {
@@ -193,8 +193,8 @@ void TapNetwork::EnterPath(int64_t now_ns, const Passage& passage) {
 void TapNetwork::EnterDelay(int64_t left_ns, const Passage& passage) {
   Path& path = paths_[passage.path];
   int64_t due_ns = left_ns;
-  if (!passage.reordered) {
-    due_ns += std::max<int64_t>(0, path.delay_ns + passage.jitter_ns);
+  if (!passage.fate.reordered) {
+    due_ns += std::max<int64_t>(0, path.delay_ns + passage.fate.jitter_ns);
     if (path.keeps_order) due_ns = path.last_due_ns = std::max(path.last_due_ns, due_ns);
   }
   Push(due_ns, path.downlink >= 0 ? Step::kEnterDownlink : Step::kDeliver, passage);

@@ -77,11 +77,11 @@ class TapNetwork {
   // A frame on its way.
   struct Passage {
     int64_t wire_bytes, segments, device_bytes;
-    int64_t jitter_ns = 0;
+    Impairment::Fate fate = {};
     uint64_t flow = 0;
     uint32_t handle;
     int path;
-    bool ecn_capable = false, lost = false, reordered = false, congested = false;
+    bool ecn_capable = false, congested = false;
   };
   enum class Step : uint8_t { kEnterUplink, kEnterPath, kEnterDownlink, kDeliver, kServe };
   struct Event {

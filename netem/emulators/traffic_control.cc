@@ -26,7 +26,6 @@
 namespace longhaul {
 namespace {
 
-constexpr uint64_t kUnreachedBytesPerSecond = 12'500'000'000;  // 100 Gbit/s
 constexpr uint32_t kHtbBufferBytes = 200'000;
 constexpr uint32_t kHtbQuantumBytes = 60'000;  // else the kernel logs that it is big
 constexpr uint32_t kHtbHandle = TC_H_MAKE(1u << 16, 0);
@@ -129,6 +128,40 @@ absl::Status AddFilter(const Netlink& netlink, int ifindex, const FlowKey& flow,
 
 }  // namespace
 
+absl::Status PutQdisc(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
+                      const char* kind, const std::function<void(nl_msg*)>& options) {
+  nl_msg* message = nlmsg_alloc_size(kMessageBytes);
+  nlmsg_put(message, NL_AUTO_PORT, NL_AUTO_SEQ, RTM_NEWQDISC, 0, NLM_F_CREATE | NLM_F_REPLACE);
+  tcmsg target{};
+  target.tcm_ifindex = ifindex;
+  target.tcm_parent = parent;
+  target.tcm_handle = handle;
+  nlmsg_append(message, &target, sizeof target, NLMSG_ALIGNTO);
+  nla_put_string(message, TCA_KIND, kind);
+  nlattr* nest = nla_nest_start(message, TCA_OPTIONS);
+  options(message);
+  nla_nest_end(message, nest);
+  const int e = nl_send_sync(netlink.socket(), message);  // frees the message
+  if (e >= 0) return absl::OkStatus();
+  const absl::Status s = NetlinkStatus(fmt::format("put {} on device {}", kind, ifindex), e);
+  if (!absl::IsNotFound(s)) return s;
+  return absl::FailedPreconditionError(
+      fmt::format("this kernel has no sch_{}; load the module or use --emulator tap", kind));
+}
+
+absl::Status PutTokenBucket(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
+                            uint64_t bytes_per_second, uint32_t burst_bytes) {
+  return PutQdisc(netlink, ifindex, parent, handle, "tbf", [&](nl_msg* message) {
+    tc_tbf_qopt parameters{};
+    parameters.limit = burst_bytes;  // of a queue that another one replaces at once
+    parameters.rate.linklayer = TC_LINKLAYER_ETHERNET;
+    parameters.rate.rate = static_cast<uint32_t>(std::min<uint64_t>(bytes_per_second, ~0u));
+    nla_put(message, TCA_TBF_PARMS, sizeof parameters, &parameters);
+    nla_put_u32(message, TCA_TBF_BURST, burst_bytes);
+    if (bytes_per_second >> 32) nla_put_u64(message, TCA_TBF_RATE64, bytes_per_second);
+  });
+}
+
 uint32_t LeafParent(int slot) { return TC_H_MAKE(1u << 16, static_cast<uint32_t>(slot + 2)); }
 
 uint32_t LeafHandle(int slot, LeafPart part) {
@@ -150,9 +183,9 @@ void PutImpairment(nl_msg* message, const ImpairmentSpec& spec) {
             table.data());
   }
   // Always sent: without the attribute netem keeps what it had.
-  const tc_netem_reorder reorder{Fraction(spec.reorder_prob), 0};
+  const tc_netem_reorder reorder{Fraction(spec.rare.reorder_prob), 0};
   nla_put(message, TCA_NETEM_REORDER, sizeof reorder, &reorder);
-  const tc_netem_corrupt corrupt{Fraction(spec.corrupt_prob), 0};
+  const tc_netem_corrupt corrupt{Fraction(spec.rare.corrupt_prob), 0};
   nla_put(message, TCA_NETEM_CORRUPT, sizeof corrupt, &corrupt);
   if (!spec.burst_loss) return;
   tc_netem_gemodel model{};
@@ -169,37 +202,24 @@ void PutImpairment(nl_msg* message, const ImpairmentSpec& spec) {
 
 absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
                           const NetemSpec& spec) {
-  nl_msg* message = nlmsg_alloc_size(kMessageBytes);
-  nlmsg_put(message, NL_AUTO_PORT, NL_AUTO_SEQ, RTM_NEWQDISC, 0, NLM_F_CREATE | NLM_F_REPLACE);
-  tcmsg target{};
-  target.tcm_ifindex = ifindex;
-  target.tcm_parent = parent;
-  target.tcm_handle = handle;
-  nlmsg_append(message, &target, sizeof target, NLMSG_ALIGNTO);
-  nla_put_string(message, TCA_KIND, "netem");
-  nlattr* options = nla_nest_start(message, TCA_OPTIONS);
-  tc_netem_qopt bare{};  // comes first and is no attribute
-  bare.limit = static_cast<uint32_t>(spec.limit_packets);
-  bare.loss = Fraction(spec.impairment.loss_prob);
-  bare.gap = spec.impairment.reorder_prob > 0 ? 1 : 0;  // every packet may be the one
-  nlmsg_append(message, &bare, sizeof bare, NLA_ALIGNTO);
-  nla_put(message, TCA_NETEM_LATENCY64, sizeof spec.delay_ns, &spec.delay_ns);
-  PutImpairment(message, spec.impairment);
-  // Always sent: a missing rate would keep the old one.
-  const uint64_t bytes_per_second =
-      spec.rate ? static_cast<uint64_t>(std::llround(spec.rate->value / 8)) : 0;
-  tc_netem_rate rate{};
-  rate.rate = static_cast<uint32_t>(std::min<uint64_t>(bytes_per_second, ~0u));
-  if (bytes_per_second >> 32) {
-    nla_put(message, TCA_NETEM_RATE64, sizeof bytes_per_second, &bytes_per_second);
-  }
-  nla_put(message, TCA_NETEM_RATE, sizeof rate, &rate);
-  nla_nest_end(message, options);
-  const int e = nl_send_sync(netlink.socket(), message);  // frees the message
-  if (e < 0) {
-    return NetlinkStatus(fmt::format("put netem at {:x} of device {}", parent, ifindex), e);
-  }
-  return absl::OkStatus();
+  return PutQdisc(netlink, ifindex, parent, handle, "netem", [&](nl_msg* message) {
+    tc_netem_qopt bare{};  // comes first and is no attribute
+    bare.limit = static_cast<uint32_t>(spec.limit_packets);
+    bare.loss = Fraction(spec.impairment.loss_prob);
+    bare.gap = spec.impairment.rare.reorder_prob > 0 ? 1 : 0;  // every packet may be the one
+    nlmsg_append(message, &bare, sizeof bare, NLA_ALIGNTO);
+    nla_put(message, TCA_NETEM_LATENCY64, sizeof spec.delay_ns, &spec.delay_ns);
+    PutImpairment(message, spec.impairment);
+    // Always sent: a missing rate would keep the old one.
+    const uint64_t bytes_per_second =
+        spec.rate ? static_cast<uint64_t>(std::llround(spec.rate->value / 8)) : 0;
+    tc_netem_rate rate{};
+    rate.rate = static_cast<uint32_t>(std::min<uint64_t>(bytes_per_second, ~0u));
+    if (bytes_per_second >> 32) {
+      nla_put(message, TCA_NETEM_RATE64, sizeof bytes_per_second, &bytes_per_second);
+    }
+    nla_put(message, TCA_NETEM_RATE, sizeof rate, &rate);
+  });
 }
 
 absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu) {

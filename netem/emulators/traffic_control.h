@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -11,7 +12,18 @@
 #include "netem/topology/impairment.h"
 #include "netem/topology/units.h"
 
+struct nl_msg;
+
 namespace longhaul {
+
+// Creates or changes one queueing discipline: its kind and place, and what `options` puts into
+// TCA_OPTIONS. FailedPrecondition: the kernel has none of that kind; `kind` is in the message.
+absl::Status PutQdisc(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
+                      const char* kind, const std::function<void(nl_msg*)>& options);
+
+// sch_tbf: a rate in bytes/s, of which `burst_bytes` may go at once.
+absl::Status PutTokenBucket(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
+                            uint64_t bytes_per_second, uint32_t burst_bytes);
 
 // One netem queueing discipline.
 struct NetemSpec {
@@ -22,9 +34,11 @@ struct NetemSpec {
 };
 
 // Creates or changes netem at `parent` (TC_H_ROOT or an HTB class) of a device. libnl knows only an
-// old part of netem, so the message is written by hand.
+// old part of netem.
 absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
                           const NetemSpec& spec);
+
+inline constexpr uint64_t kUnreachedBytesPerSecond = 12'500'000'000;  // 100 Gbit/s
 
 // HTB 1: as a classifier by address only, at a rate nobody reaches. Its default class 1:1
 // drops everything: without one HTB would send unclassified frames on unshaped.

@@ -1,20 +1,53 @@
 #include "netem/gateway/gateway.h"
 
-#include <arpa/inet.h>
-#include <fmt/format.h>
-#include <poll.h>
-
 #include <algorithm>
 #include <charconv>
 #include <set>
 #include <sstream>
 
-#include "netem/gateway/gateway_node.h"
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "absl/status/statusor.h"
+#include "netem/emulators/tap_device.h"
+#include "netem/gateway/relay.h"
+#include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
+#include "netem/kernel/posix.h"
 #include "netem/lab_control/lab_messages.h"
+#include "netem/nodes/addressing.h"
+#include "netem/nodes/node_setup.h"
 
 namespace longhaul {
 namespace {
+
+constexpr int kQueuePackets = 1000;
+constexpr int kLastResort = 1000;  // a metric: after the route that the device gives
+
+// Inside a node's network namespace: gw0, a TAP device that lives as long as the descriptor, which
+// is non-blocking. Routes: what may be a node's goes through net0 or nowhere, also while net0 is
+// down and for who asks for gw0 by name; all else leaves through gw0, from the node's own address.
+absl::StatusOr<Fd> BuildGatewayDevice(int node) {
+  auto device = OpenTap(kGatewayDevice, TapFrames::kPlain);
+  if (!device.ok()) return device.status();
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  const std::string relay = ToString(MacOf(MacKind::kRelay, node));
+  absl::Status s = netlink->Configure(kGatewayDevice, ToString(MacOf(MacKind::kGateway, node)),
+                                      kGatewayMtu, kQueuePackets);
+  if (s.ok()) s = netlink->SetUp(kGatewayDevice);
+  if (s.ok()) s = netlink->AddRoute(kNodeNetwork, kNodeDevice, kGatewayAddress);
+  if (s.ok()) s = netlink->AddUnreachable(kNodeNetwork, kLastResort);
+  if (s.ok()) s = netlink->AddUnreachable(kRelayNetwork);
+  for (const char* address : {kHostAddress, kNameServerAddress}) {
+    if (s.ok()) s = netlink->AddNeighbour(kGatewayDevice, address, relay);
+    if (s.ok()) s = netlink->AddRoute(std::string(address) + "/32", kGatewayDevice, "");
+  }
+  if (s.ok()) s = netlink->ReplaceDefaultRoute(kGatewayDevice, kHostAddress, NodeAddress(node));
+  if (!s.ok()) return s;
+  return device;
+}
 
 constexpr absl::Duration kRelayPatience = absl::Seconds(10);
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "absl/status/statusor.h"
 #include "netem/emulator.h"
@@ -66,5 +66,9 @@ absl::StatusOr<pid_t> SpawnInNamespace(int netns_fd, const NodeCommand& command)
 // node's network namespace with a fresh /sys, and into a UTS namespace of its own with this host
 // name ("": none). Only async-signal-safe calls. Returns null, or the step that failed, with errno.
 const char* EnterNode(int netns_fd, const char* host_name);
+
+// Runs `question` inside a private lab of its own and returns its text; the lab is gone then. An
+// error of the lab or of the question comes back as it is. Call as StartLab.
+absl::StatusOr<std::string> AskInLab(const std::function<absl::StatusOr<std::string>()>& question);
 
 }  // namespace longhaul

@@ -18,6 +18,26 @@ std::string Joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::optional<absl::Time> Outages::next_end() const {
+  std::optional<absl::Time> next;
+  for (const auto& [path, keepers] : paths_) {
+    for (absl::Time end : keepers.ends) next = std::min(next.value_or(end), end);
+  }
+  return next;
+}
+
+std::vector<Outages::Pair> Outages::EndBy(absl::Time now) {
+  std::vector<Pair> ended;
+  for (auto it = paths_.begin(); it != paths_.end();) {
+    Keepers& keepers = it->second;
+    if (std::erase_if(keepers.ends, [&](absl::Time end) { return end <= now; }) > 0) {
+      ended.push_back(it->first);
+    }
+    it = keepers.ends.empty() && !keepers.taken_down ? paths_.erase(it) : std::next(it);
+  }
+  return ended;
+}
+
 std::string LabChanges::Name(Pair path) const {
   const auto& nodes = emulator_.topology().nodes;
   return fmt::format("{} > {}", nodes[path.first].name, nodes[path.second].name);

@@ -67,7 +67,7 @@ json PathFigures(const Topology& topology, const PathSpec& path) {
                   {"queue_packets", nullptr}};
   for (const PathFigure& figure : PathFigureTable()) {
     const std::string word(figure.word);
-    if (figure.share != nullptr && !figures.contains(word)) figures[word] = path.*figure.share;
+    if (figure.share != nullptr && !figures.contains(word)) figures[word] = figure.ShareOf(path);
   }
   if (path.rate) figures["queue_packets"] = PathQueuePackets(topology, path);
   if (rate) figures["rate_mbit"] = InMbit(*rate);

@@ -11,7 +11,7 @@
 #include "netem/kernel/netns.h"
 #include "netem/kernel/posix.h"
 #include "netem/kernel/scheduling.h"
-#include "netem/lab/lab_answer.h"
+#include "netem/lab/lab.h"
 
 namespace longhaul {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "netem/emulators/mtu_frames.h"
 #include "netem/kernel/posix.h"
-#include "netem/lab/lab_answer.h"
+#include "netem/lab/lab.h"
 #include "netem/topology/queue_limits.h"
 
 namespace longhaul {

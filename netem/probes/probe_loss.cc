@@ -17,7 +17,7 @@
 namespace longhaul {
 namespace {
 
-constexpr absl::Duration kGrace = absl::Milliseconds(300);
+constexpr absl::Duration kLossGrace = absl::Milliseconds(300);
 
 void SendEvenly(const Fd& sender, const SocketAddress& to, size_t payload_bytes, int64_t count,
                 BitsPerSecond rate, int mtu) {
@@ -70,7 +70,7 @@ absl::StatusOr<LossSample> ProbeLoss(const Emulator& emulator, int from, int to,
   const Topology& topology = emulator.topology();
   const absl::Duration quiet =
       NominalEchoRtt(topology, **path, static_cast<int>(FrameBytes(topology.mtu))) +
-      6 * (*path)->jitter + MostTraceWait(topology, from, to) + kGrace;
+      6 * (*path)->jitter + MostTraceWait(topology, from, to) + kLossGrace;
   int64_t received = 0;
   while (received < count) {
     const bool last_wait = sent_all;

@@ -152,29 +152,43 @@ absl::Status SetRtt(Value value, int, PathSpec& p) {
   return s;
 }
 
+template <double RareEvents::*kField>
+double& Rare(PathSpec& path) {
+  return path.rare.*kField;
+}
+constexpr double& (*kNoShare)(PathSpec&) = nullptr;
+
 }  // namespace
 
 const std::vector<PathFigure>& PathFigureTable() {
-  constexpr double PathSpec::*kNoShare = nullptr;
   // clang-format off
   static const std::vector<PathFigure> table = {
       {"rate", "50mbit", {"rate_mbit"}, ": rate", SetRate, kNoShare,
        "of every path: 50mbit, 1gbit; none"},
-      {"rate_trace", "FILE", {"rate_trace"}, ": rate", SetTrace},
+      {"rate_trace", "FILE", {"rate_trace"}, ": rate", SetTrace, kNoShare, "",
+       "the kernel's netem has no rate that follows a trace",
+       [](const PathSpec& path) { return path.rate_trace != nullptr; }},
       {"delay", "20ms", {"delay_ms"}, ": delay", SetDelay, kNoShare, "one way: 20ms"},
       {"rtt", "40ms", {"rtt_ms"}, ": delay", SetRtt, kNoShare, "there and back: 40ms"},
       {"jitter", "2ms", {"jitter_ms"}, ": jitter", SetJitter, kNoShare, "one way: 2ms"},
       {"jitter_shape", "normal|uniform", {"jitter_shape"}, ": jitter_shape", SetShape},
       {"jitter_order", "keep|free", {"jitter_order"}, ": jitter_order", SetJitterOrder},
-      {"loss", "1%", {"loss"}, ": loss", SetLoss, &PathSpec::loss_prob, "of the packets: 1%"},
+      {"loss", "1%", {"loss"}, ": loss", SetLoss,
+       [](PathSpec& path) -> double& { return path.loss_prob; }, "of the packets: 1%"},
       {"burst_loss", "1%,25%,100%,0%", {"burst_loss"}, ": burst loss", SetBurstLoss},
-      {"reorder", "1%", {"reorder"}, ": reorder", nullptr, &PathSpec::reorder_prob},
-      {"duplicate", "1%", {"duplicate"}, ": duplicate", nullptr, &PathSpec::duplicate_prob},
-      {"corrupt", "0.1%", {"corrupt"}, ": corrupt", nullptr, &PathSpec::corrupt_prob},
+      {"reorder", "1%", {"reorder"}, ": reorder", nullptr, Rare<&RareEvents::reorder_prob>, "", "",
+       nullptr, "there is nothing to be early against"},
+      // netem puts a copy into the root of its device, where other paths' frames are, and newer
+      // kernels refuse it beside another netem.
+      {"duplicate", "1%", {"duplicate"}, ": duplicate", nullptr, Rare<&RareEvents::duplicate_prob>,
+       "", "the kernel's netem cannot do it on one path of many"},
+      {"corrupt", "0.1%", {"corrupt"}, ": corrupt", nullptr, Rare<&RareEvents::corrupt_prob>},
       {"queue", "100p|50ms|64kb|0.5bdp", {"queue_packets", "queue_ms", "queue_bytes", "queue_bdp"},
        ": queue", SetQueue, kNoShare, "100p, 50ms, 64kb, 0.5bdp"},
       {"aqm", "droptail|codel|fq_codel", {"aqm"}, ": aqm", SetManagement, kNoShare,
-       "of the queue before the rate: droptail, codel, fq_codel"},
+       "of the queue before the rate: droptail, codel, fq_codel",
+       "netem must not stand above a managed queue; give the access line access_aqm",
+       [](const PathSpec& path) { return path.aqm.kind != QueueManagement::Kind::kDropTail; }},
       {"ecn", "on|off", {"ecn"}, ": ecn", SetEcn, kNoShare,
        "on: CE marks instead of drops by aqm"},
       {"aqm_target", "5ms", {"aqm_target_ms"}, ": aqm_target", SetTarget},
@@ -193,7 +207,7 @@ const PathFigure* PathFigureOf(std::string_view word) {
 absl::Status SetFigure(const PathFigure& figure, std::string_view value, int mtu, PathSpec& path) {
   if (figure.set != nullptr) return figure.set(value, mtu, path);
   const auto share = ReadShare(figure.word, value);
-  if (share.ok()) path.*figure.share = *share;
+  if (share.ok()) figure.share(path) = *share;
   return share.status();
 }
 

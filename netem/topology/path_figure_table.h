@@ -9,8 +9,8 @@
 namespace longhaul {
 
 // A figure of a path, by all its names. What a probability needs (`share`) is done for it by whoever
-// goes through the table: it is read, checked, printed and recorded. So one more of those is a field
-// of PathSpec, a row here, and what the emulators make of it.
+// goes through the table: it is read, checked, printed and recorded, and its frames are cut to the
+// MTU. impairment.h says what else one more of those needs.
 struct PathFigure {
   std::string_view word;               // of `net set`: "delay"
   std::string_view examples;           // of its value there: "20ms"
@@ -19,10 +19,22 @@ struct PathFigure {
   // Reads a value of `net set`. InvalidArgument, without a change then: what it wants. `mtu`: of the
   // topology. Null: as a share.
   absl::Status (*set)(std::string_view value, int mtu, PathSpec& path);
-  // A probability in [0, 1] of each packet; null: it is something else.
-  double PathSpec::*share = nullptr;
+  // A probability in [0, 1] of each packet, where it stands in a path; null: it is something else.
+  double& (*share)(PathSpec& path) = nullptr;
   // As an option of `net up` and `net run`, what it says of itself; "": it is none.
   std::string_view option = "";
+  // Why the kernel's netem cannot do it, and what it is that is asked for; "": it can.
+  std::string_view tap_alone = "";
+  bool (*is_given)(const PathSpec& path) = nullptr;  // null: as a share
+  // Of a share that means nothing without a delay: why; "": it needs none.
+  std::string_view without_delay = "";
+
+  double ShareOf(const PathSpec& path) const {
+    return share(const_cast<PathSpec&>(path));  // which is only read
+  }
+  bool IsGiven(const PathSpec& path) const {
+    return is_given != nullptr ? is_given(path) : ShareOf(path) > 0;
+  }
 };
 const std::vector<PathFigure>& PathFigureTable();
 

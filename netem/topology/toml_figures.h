@@ -169,7 +169,7 @@ class TomlFigures : protected TomlFields {
     }
     for (const PathFigure& figure : PathFigureTable()) {
       if (figure.share == nullptr) continue;
-      if (const auto share = Share(t, figure.keys[0])) path.*figure.share = *share;
+      if (const auto share = Share(t, figure.keys[0])) figure.share(path) = *share;
     }
     const toml::node* burst = t.get("burst_loss");
     if (burst == nullptr) return;

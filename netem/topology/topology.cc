@@ -85,13 +85,15 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
   if (auto s = CheckTime(where + ": jitter", path.jitter); !s.ok()) return s;
   for (const PathFigure& figure : PathFigureTable()) {
     if (figure.share == nullptr) continue;
-    const double share = path.*figure.share;
-    if (share >= 0 && share <= 1) continue;
-    return Invalid(
-        fmt::format("{}{} is {}: want a probability in [0, 1]", where, figure.called, share));
-  }
-  if (path.reorder_prob > 0 && path.delay == absl::ZeroDuration()) {
-    return Invalid(where + ": reorder: without a delay there is nothing to be early against");
+    const double share = figure.ShareOf(path);
+    if (!(share >= 0 && share <= 1)) {
+      return Invalid(
+          fmt::format("{}{} is {}: want a probability in [0, 1]", where, figure.called, share));
+    }
+    if (share > 0 && !figure.without_delay.empty() && path.delay == absl::ZeroDuration()) {
+      return Invalid(
+          fmt::format("{}{}: without a delay {}", where, figure.called, figure.without_delay));
+    }
   }
   if (!(path.queue_bdp > 0 && path.queue_bdp <= kMaxQueueBdp)) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
@@ -154,9 +156,14 @@ double DroppedShare(const PathSpec& path) {
 
 }  // namespace
 
+ImpairmentSpec ImpairmentOf(const PathSpec& path) {
+  return {path.loss_prob, absl::ToInt64Nanoseconds(path.jitter), path.jitter_shape, path.burst_loss,
+          path.rare};
+}
+
 double MeanLoss(const PathSpec& path) {
   const double dropped = DroppedShare(path);
-  return dropped + (1 - dropped) * path.corrupt_prob;
+  return dropped + (1 - dropped) * path.rare.corrupt_prob;
 }
 
 void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mtu) {
@@ -173,18 +180,11 @@ bool IsServedByEvents(const PathSpec& path) {
 
 std::string WhyTapAlone(const Topology& topology) {
   for (const PathSpec& path : topology.paths) {
-    // netem puts a copy into the root of its device, where other paths' frames are, and newer
-    // kernels refuse it beside another netem.
-    const char* why =
-        path.duplicate_prob > 0 ? "duplicate: the kernel's netem cannot do it on one path of many"
-        : path.rate_trace != nullptr
-            ? "rate_trace: the kernel's netem has no rate that follows a trace"
-        : path.aqm.kind != QueueManagement::Kind::kDropTail
-            ? "aqm: netem must not stand above a managed queue; give the access line access_aqm"
-            : nullptr;
-    if (why == nullptr) continue;
-    return fmt::format("{}: {}, or use the tap emulator (--emulator tap)", PathName(topology, path),
-                       why);
+    for (const PathFigure& figure : PathFigureTable()) {
+      if (figure.tap_alone.empty() || !figure.IsGiven(path)) continue;
+      return fmt::format("{}: {}: {}, or use the tap emulator (--emulator tap)",
+                         PathName(topology, path), figure.word, figure.tap_alone);
+    }
   }
   return "";
 }

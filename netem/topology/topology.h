@@ -9,32 +9,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "netem/topology/impairment.h"
 #include "netem/topology/units.h"
 
 namespace longhaul {
 
 struct RateTrace;  // topology/rate_trace.h
 
-// How a path's delay varies.
-enum class JitterShape {
-  kNormal,   // `jitter` is one standard deviation
-  kUniform,  // `jitter` is half the width
-};
-
 // What becomes of the order of frames whose delays vary. Without a rate of its own a path always
 // lets frames overtake each other.
 enum class JitterOrder {
   kKeep,  // behind a rate a late frame holds back those behind it
   kFree,  // frames may overtake each other
-};
-
-// Loss in bursts (Gilbert-Elliott): two states; each packet is lost with the probability of the
-// state it meets, and may change the state for the next one.
-struct BurstLoss {
-  double to_bad = 0;     // probability per packet of good -> bad
-  double to_good = 1;    // of bad -> good; 1/to_good is the mean length of a burst
-  double loss_bad = 1;   // loss probability in the bad state
-  double loss_good = 0;  // and in the good one
 };
 
 // How many packets wait at most before a rate. Several ways to say it.
@@ -74,10 +60,7 @@ struct PathSpec {
   std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
   std::optional<QueueDepth> queue = std::nullopt;      // instead of queue_bdp
   int line = 0;                                        // of the file it was read from; 0: none
-  // Independent probabilities per packet, [0, 1]: a reordered packet goes past the delay, once the
-  // rate has sent it; a duplicated one arrives twice, the copy paying its own way; a corrupted one
-  // has one bit flipped, which every checksum on its way makes a loss.
-  double reorder_prob = 0, duplicate_prob = 0, corrupt_prob = 0;
+  RareEvents rare = {};
   QueueManagement aqm = {};  // of the queue before `rate`
   JitterOrder jitter_order = JitterOrder::kKeep;
   // What the rate is from moment to moment (tap alone); `rate` is then its mean (SetRateTrace).
@@ -133,6 +116,9 @@ absl::Status Validate(const Topology& topology);
 
 // The same for one path of it.
 absl::Status ValidatePath(const Topology& topology, const PathSpec& path);
+
+// What befalls the packets of a path, for an emulator.
+ImpairmentSpec ImpairmentOf(const PathSpec& path);
 
 // The share of packets that a path loses in the long run; a corrupted one is lost to its receiver.
 double MeanLoss(const PathSpec& path);

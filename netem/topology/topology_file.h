@@ -52,7 +52,7 @@ namespace longhaul {
 //   aqm_target_ms = 5
 //   aqm_interval_ms = 100
 //   loss = 0.001                        # a probability below 1, or "0.1%"
-//   reorder = 0.01                      # as loss; also duplicate (tap alone), corrupt
+//   reorder = 0.01                      # as loss; so are the others of path_figure_table.cc
 //   burst_loss = [0.01, 0.3, 1.0, 0.0]  # good to bad, bad to good, loss when bad, when good
 //   queue_packets = 300                 # or queue_ms, queue_bytes, queue_bdp
 //

@@ -101,14 +101,14 @@ TEST_P(Faults, WhatIsReorderedGoesAtOnceAndWhatIsCorruptedIsLost) {
     const auto rtt = [&] { return *ProbeRtt(emulator, 0, 1, 5, absl::Milliseconds(10)); };
     const PathSpec plain = *FindPath(emulator.topology(), 0, 1);
     PathSpec path = plain;
-    path.reorder_prob = 1;
+    path.rare.reorder_prob = 1;
     ASSERT_TRUE(emulator.ChangePath(path).ok());
     const RttSample early = rtt();  // one way of two
     EXPECT_EQ(early.received, 5);
     EXPECT_TRUE(Judge("RTT with one way reordered, ms", 32.5,
                       absl::ToDoubleMilliseconds(early.median), 30, 40));
     path = plain;
-    path.corrupt_prob = 1;
+    path.rare.corrupt_prob = 1;
     ASSERT_TRUE(emulator.ChangePath(path).ok());
     // The kernel's netem flips one bit anywhere in the frame: in 6 of some 98 bytes, the source's
     // hardware address, nobody minds. Of 20 frames more than 8 get through once in 10^6 times.
@@ -119,7 +119,7 @@ TEST_P(Faults, WhatIsReorderedGoesAtOnceAndWhatIsCorruptedIsLost) {
     ASSERT_TRUE(emulator.ChangePath(plain).ok());
     EXPECT_EQ(rtt().received, 5);
     path = plain;
-    path.duplicate_prob = 1;
+    path.rare.duplicate_prob = 1;
     const absl::Status twice = emulator.ChangePath(path);
     if (emulator.kind() == EmulatorKind::kNetem) {
       EXPECT_THAT(std::string(twice.message()), HasSubstr("--emulator tap"));

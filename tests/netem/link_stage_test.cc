@@ -306,9 +306,9 @@ TEST(NeedsMtuFrames, EachReasonByItself) {
   EXPECT_EQ(path([](PathSpec& p) { p.rate = Mbit(49.99); }), Nodes{1});
   EXPECT_EQ(path([](PathSpec& p) { p.queue->amount = 128; }), Nodes());
   EXPECT_EQ(path([](PathSpec& p) { p.queue->amount = 127; }), Nodes{1});
-  EXPECT_EQ(path([](PathSpec& p) { p.reorder_prob = 1e-9; }), Nodes{1});
-  EXPECT_EQ(path([](PathSpec& p) { p.duplicate_prob = 1e-9; }), Nodes{1});
-  EXPECT_EQ(path([](PathSpec& p) { p.corrupt_prob = 1e-9; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.rare.reorder_prob = 1e-9; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.rare.duplicate_prob = 1e-9; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.rare.corrupt_prob = 1e-9; }), Nodes{1});
   EXPECT_EQ(path([](PathSpec& p) { p.burst_loss = BurstLoss{.to_bad = 1e-9, .to_good = 1}; }),
             Nodes{1});
   EXPECT_EQ(path([](PathSpec& p) { p.aqm.kind = QueueManagement::Kind::kCodel; }), Nodes{1});

@@ -186,7 +186,7 @@ TEST(PathFigureTable, AProbabilityIsReadCheckedAndRecorded) {
     Topology topology = *UniformTopology("regional", 2);
     const auto changed = ApplyAssignments(topology.paths[0], {word + "=25%"});
     ASSERT_TRUE(changed.ok()) << changed.status();
-    EXPECT_EQ(changed->path.*figure.share, 0.25) << word;
+    EXPECT_EQ(figure.ShareOf(changed->path), 0.25) << word;
     topology.paths[0] = changed->path;
     EXPECT_EQ(PathFigures(topology, topology.paths[0])[word], 0.25) << word;
     const std::string file =
@@ -194,7 +194,7 @@ TEST(PathFigureTable, AProbabilityIsReadCheckedAndRecorded) {
         " = ";
     const auto read = ParseTopology(file + "\"25%\"\n", "f.toml", ".");
     ASSERT_TRUE(read.ok()) << read.status();
-    EXPECT_EQ(read->paths[1].*figure.share, 0.25) << word;
+    EXPECT_EQ(figure.ShareOf(read->paths[1]), 0.25) << word;
     EXPECT_THAT(std::string(ParseTopology(file + "-0.1\n", "f.toml", ".").status().message()),
                 HasSubstr("f.toml:7: path a > b: " + word + " is -0.1: want a probability"));
   }

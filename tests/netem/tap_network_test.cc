@@ -55,9 +55,9 @@ TEST(TapNetwork, DoesNotLookFarIntoAQueue) {
 TEST(TapNetwork, ReorderedDuplicatedAndCorruptedAsOftenAsAsked) {
   Topology topology = *UniformTopology("regional", 2);
   PathSpec& path = topology.paths[0];
-  path.reorder_prob = 0.1;
-  path.duplicate_prob = 0.2;
-  path.corrupt_prob = 0.3;
+  path.rare.reorder_prob = 0.1;
+  path.rare.duplicate_prob = 0.2;
+  path.rare.corrupt_prob = 0.3;
   constexpr int kFrames = 20'000;
   const auto count = [&](uint64_t seed) {
     TapNetwork network(topology, seed);
@@ -93,7 +93,7 @@ TEST(TapNetwork, ManagedQueuesHandEveryFrameBackOnce) {
   topology.nodes[1].access->aqm.kind = QueueManagement::Kind::kCodel;
   for (PathSpec& path : topology.paths) {
     path.loss_prob = 0.01;
-    path.reorder_prob = 0.01;
+    path.rare.reorder_prob = 0.01;
     path.jitter = absl::Milliseconds(3);
     path.aqm.kind = path.to == 2 ? QueueManagement::Kind::kFqCodel : QueueManagement::Kind::kCodel;
     path.rate = Mbit(4);
@@ -261,7 +261,7 @@ TEST(TapNetwork, JitterBehindARateCostsNoRate) {
 
 TEST(TapNetwork, ACopyIsNotCopiedAgain) {
   Topology topology = *UniformTopology("regional", 2);
-  topology.paths[0].duplicate_prob = 1;
+  topology.paths[0].rare.duplicate_prob = 1;
   TapNetwork network(topology, 1);
   EXPECT_TRUE(network.Arrive(0, 0, 1, 1, 1514, 1).duplicated);
   EXPECT_FALSE(network.Arrive(0, 0, 1, 2, 1514, 1, 0, /*copy=*/true).duplicated);

@@ -255,8 +255,8 @@ TEST(WhyTapAlone, NamesThePathAndItsReason) {
     return WhyTapAlone(topology);
   };
   EXPECT_EQ(why([](PathSpec&) {}), "");
-  EXPECT_EQ(why([](PathSpec& p) { p.reorder_prob = p.corrupt_prob = 0.5; }), "");
-  EXPECT_THAT(why([](PathSpec& p) { p.duplicate_prob = 1e-9; }),
+  EXPECT_EQ(why([](PathSpec& p) { p.rare.reorder_prob = p.rare.corrupt_prob = 0.5; }), "");
+  EXPECT_THAT(why([](PathSpec& p) { p.rare.duplicate_prob = 1e-9; }),
               testing::StartsWith("path w1 > w2: duplicate: "));
   EXPECT_THAT(why([](PathSpec& p) { p.aqm.kind = QueueManagement::Kind::kFqCodel; }),
               testing::StartsWith("path w1 > w2: aqm: "));
@@ -267,7 +267,7 @@ TEST(WhyTapAlone, NamesThePathAndItsReason) {
 TEST(MeanLoss, OfCorruptionIsOfWhatIsNotDropped) {
   PathSpec path = UniformTopology("regional", 2)->paths[0];
   path.loss_prob = 0.2;
-  path.corrupt_prob = 0.5;
+  path.rare.corrupt_prob = 0.5;
   EXPECT_DOUBLE_EQ(MeanLoss(path), 0.6);
   path.loss_prob = 0;
   path.burst_loss = BurstLoss{.to_bad = 0.1, .to_good = 0.3, .loss_bad = 0.8, .loss_good = 0.4};

@@ -278,8 +278,8 @@ TEST(TopologyFile, SharesAreBelowOneOrSayTheirUnit) {
       "loss = '1%'\nreorder = 0.25\ncorrupt = '100%'\n");
   ASSERT_TRUE(topology.ok()) << topology.status();
   EXPECT_DOUBLE_EQ(topology->paths[0].loss_prob, 0.01);
-  EXPECT_DOUBLE_EQ(topology->paths[0].reorder_prob, 0.25);
-  EXPECT_DOUBLE_EQ(topology->paths[0].corrupt_prob, 1);
+  EXPECT_DOUBLE_EQ(topology->paths[0].rare.reorder_prob, 0.25);
+  EXPECT_DOUBLE_EQ(topology->paths[0].rare.corrupt_prob, 1);
 }
 
 // As editors elsewhere write them.
