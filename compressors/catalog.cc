@@ -11,7 +11,6 @@
 #include "compressors/families/gauss.h"
 #include "compressors/families/low_rank.h"
 #include "compressors/families/selection.h"
-#include "compressors/families/subspace.h"
 #include "compressors/frame/frame.h"
 #include "compressors/numbers/spelling.h"
 #include "compressors/wrappers/saturate.h"
@@ -80,8 +79,7 @@ struct Family {
 size_t MaxDenseFrameBytes(Shape shape) { return kFrameHeaderBytes + 4 * shape.elements(); }
 
 constexpr Family kFamilies[] = {
-    {"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec, MaxDenseFrameBytes},
-    {"subspace-k", kSubspaceId, kMaxSubspace, NewSubspaceCodec, MaxSubspaceFrameBytes}};
+    {"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec, MaxDenseFrameBytes}};
 
 // The control of experiments: one codec for every error, in its frames as param0.
 constexpr std::string_view kGaussPrefix = "gauss-";
@@ -120,7 +118,7 @@ absl::Status UnknownCodec(std::string_view name, std::string_view why) {
   for (std::string& example : ParametricExamples()) known.push_back(std::move(example));
   return absl::NotFoundError(fmt::format(
       "codec '{}' {}; nearest first: {}; `longhaul codecs` lists all (topk and randk take any k of "
-      "C and any codec for their values, powersgd-r and subspace-k any number, gauss- any NMSE; "
+      "C and any codec for their values, powersgd-r any number, gauss- any NMSE; "
       "each may end in "
       "+ef, "
       "+ef95, +ef21 or +mc, the block codecs in +sr, all in +sat)",
@@ -280,7 +278,7 @@ std::vector<std::string> CodecNames() {
 std::span<const CodecAlias> CodecAliases() { return kAliases; }
 
 std::vector<std::string> ParametricExamples() {
-  return {"topk-64of4096+stat2", "randk-952of4096+int4-b64", "powersgd-r4", "subspace-k160",
+  return {"topk-64of4096+stat2", "randk-952of4096+int4-b64", "powersgd-r4",
           "gauss-0.01"};
 }
 

@@ -15,7 +15,7 @@ namespace longhaul {
 // The codec of that name; cheap, stateless, shareable. A name is one of
 //   a plain name        CodecNames(), e.g. "int8-b64"
 //   a selection         "topk-{k}of{C}+VALUES", "randk-{k}of{C}+VALUES", VALUES a plain name
-//   a family's          "powersgd-r{r}", "subspace-k{k}"
+//   a family's          "powersgd-r{r}"
 //   a control           "gauss-{NMSE}", e.g. "gauss-0.01"
 //   an alias or preset  Aliases(), e.g. "sparseloco", "16x"
 // and may end in "+sr" (stochastic rounding, block codecs only), "+ef" or "+ef95" (error feedback),

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "compressors/families/subspace.h"
 #include "compressors/frame/codec_frame.h"
 #include "compressors/numbers/crc32c.h"
 
@@ -23,14 +22,11 @@ static_assert(sizeof(Header) == 32);
 constexpr size_t kCrcBytes = sizeof(uint32_t);
 
 // Whether a state of that many bytes may be one of that shape: asked before memory is taken for
-// it. The smallest states hold two bytes for each element, but for SubspaceState, which holds them
-// for each row.
-bool MayHold(const Codec& codec, Shape shape, uint64_t state_bytes) {
+// it. The smallest states hold two bytes for each element.
+bool MayHold(Shape shape, uint64_t state_bytes) {
   uint64_t elements = 0;
   if (__builtin_mul_overflow(shape.rows, shape.cols, &elements)) return false;
-  const auto smallest = codec.NewState({1, 1});
-  const bool by_row = dynamic_cast<const SubspaceState*>(smallest.get()) != nullptr;
-  return (by_row ? shape.rows : elements) <= state_bytes / 2;
+  return elements <= state_bytes / 2;
 }
 
 }  // namespace
@@ -81,7 +77,7 @@ absl::StatusOr<std::unique_ptr<CodecState>> RestoreState(const Codec& codec,
   if (codec.NewState({1, 1}) == nullptr) {
     return absl::InvalidArgumentError(fmt::format("{} keeps no state", codec.name()));
   }
-  if (!MayHold(codec, saved.shape, saved.state.size())) {
+  if (!MayHold(saved.shape, saved.state.size())) {
     return absl::DataLossError(fmt::format("{}: saved state of {} bytes for shape {}", codec.name(),
                                            saved.state.size(), ToString(saved.shape)));
   }

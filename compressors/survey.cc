@@ -5,10 +5,7 @@
 #include <algorithm>
 
 #include "compressors/catalog.h"
-#include "compressors/families/subspace.h"
 #include "compressors/frame/frame.h"
-#include "compressors/kernels/kernels.h"
-#include "compressors/numbers/spelling.h"
 
 namespace longhaul {
 namespace {
@@ -30,28 +27,11 @@ absl::StatusOr<double> FastestGbPerS(const SurveyOptions& options, double gigaby
   return gigabytes / best_s;
 }
 
-// The tensor that a codec is measured on: as one row, as 1024 tokens where differences are sent,
-// and projected onto its subspace, 64 tokens of 1024, where there is one.
+// The tensor that a codec is measured on: as one row, or as 1024 tokens where differences are sent.
 struct Trial {
-  Trial(const Codec& codec, const SurveyOptions& options, Distribution d,
-        const std::vector<float>& row)
+  Trial(const Codec& codec, const std::vector<float>& row)
       : shape{1, row.size()}, x(row) {
     if (DecodingNeedsState(codec) && row.size() % 1024 == 0) shape = {1024, row.size() / 1024};
-    if (codec.id() != kSubspaceId) return;
-    shape = {64, 1024};
-    x = DrawReference(d, shape.elements(), options.seed);
-    const auto k = ParseNumber(codec.name().substr(std::string_view("subspace-k").size()));
-    const std::span<const float> basis = SubspaceBasis(0, shape.cols, k.value_or(1));
-    const Kernels& kernels = KernelsOf(options.isa);
-    for (size_t r = 0; r < shape.rows; ++r) {
-      std::vector<float> projected(shape.cols);
-      for (size_t j = 0; j < basis.size(); j += shape.cols) {
-        const float along = kernels.dot(&x[r * shape.cols], &basis[j], shape.cols);
-        kernels.add_scaled(&basis[j], shape.cols, along, projected.data());
-      }
-      std::copy(projected.begin(), projected.end(),
-                x.begin() + static_cast<ptrdiff_t>(r * shape.cols));
-    }
   }
   Shape shape;
   std::vector<float> x;
@@ -127,7 +107,7 @@ absl::StatusOr<CodecSurvey> SurveyOne(const SurveyOptions& options, const std::s
   CodecSurvey survey = {.name = name, .id = (*codec)->id()};
   for (Distribution d : kDistributions) {
     const auto i = static_cast<size_t>(d);
-    const Trial trial(**codec, options, d, inputs[i]);
+    const Trial trial(**codec, inputs[i]);
     Measurement measured(**codec, options, trial);
     if (absl::Status s = measured.RoundTrip(); !s.ok()) return s;
     survey.nmse[i] = measured.nmse();

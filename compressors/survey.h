@@ -34,8 +34,8 @@ struct SurveyOptions {
 };
 
 // Encodes and decodes the four reference distributions with each codec; about 0.1 s per codec at
-// the default size. As one row; aqsgd* and +ef21 as 1024 tokens whose difference to zeros is sent;
-// subspace-k as 64 tokens of 1024, projected onto the subspace. NotFound for an unknown name,
+// the default size. As one row; aqsgd* and +ef21 as 1024 tokens whose difference to zeros is sent.
+// NotFound for an unknown name,
 // FailedPrecondition for an Isa that the CPU lacks.
 absl::StatusOr<std::vector<CodecSurvey>> SurveyCodecs(const SurveyOptions& options);
 

@@ -13,9 +13,13 @@
 namespace longhaul {
 namespace {
 
-// What crosses a boundary of this stage for `tokens` token rows.
+// Of a boundary of this stage for `tokens` token rows; what crosses there.
 at::Tensor NewTensor(const Stage& stage, int64_t tokens) {
   return at::empty({tokens, stage.shape().width}, stage.boundary());
+}
+at::Tensor NewCrossing(const Stage& stage, const at::Tensor& whole, const Subspace* subspace) {
+  if (subspace == nullptr || !whole.defined()) return whole;
+  return at::empty({whole.size(0), subspace->rank()}, stage.boundary());
 }
 
 // Splits rows of T + 1 ids into inputs and their successors.
@@ -80,7 +84,8 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
                            const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                            const std::function<absl::Duration()>* now,
                            std::function<void(const Message&, const at::Tensor&)> watch,
-                           bool mask_gradients, std::vector<int> sample_boundaries, SpanWatch spans)
+                           bool mask_gradients, std::vector<int> sample_boundaries, SpanWatch spans,
+                           const Subspace* subspace)
     : boundary_(std::move(boundary)),
       now_(*now),
       rank_(rank),
@@ -93,6 +98,7 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
       mask_gradients_(mask_gradients),
       sample_boundaries_(std::move(sample_boundaries)),
       spans_(std::move(spans)),
+      subspace_(subspace),
       current_{stages.front()->layout().stage, Op::kForward, 0} {
   for (Stage* stage : stages) {
     chunks_.push_back(NewChunk(stage, program, rows_per_microbatch));
@@ -117,6 +123,8 @@ PipelineRank::Chunk PipelineRank::NewChunk(Stage* stage, const PipelineProgram& 
   for (Microbatch& m : chunk.microbatches) {
     if (!chunk.first()) m.x = NewTensor(*stage, tokens_), m.dx = NewTensor(*stage, tokens_);
     if (!chunk.last()) m.y = NewTensor(*stage, tokens_), m.dy = NewTensor(*stage, tokens_);
+    const auto crossing = [&](const at::Tensor& t) { return NewCrossing(*stage, t, subspace_); };
+    m.crossing = {crossing(m.x), crossing(m.y), crossing(m.dx), crossing(m.dy)};
   }
   Program own;
   for (const Action& action : program.ranks[rank_]) {
@@ -142,7 +150,7 @@ void PipelineRank::BeginStep(std::span<const int64_t> rows, std::vector<int64_t>
     chunk.times = {};
     chunk.next_weight = 0;
     const int64_t context = chunk.stage->shape().context;
-    const bool reads = chunk.first() || chunk.last();
+    const bool reads = chunk.first() || chunk.last() || subspace_ != nullptr;
     const size_t share = reads ? rows.size() / chunk.microbatches.size() : 0;
     for (size_t i = 0; share > 0 && i < chunk.microbatches.size(); ++i) {
       Microbatch& m = chunk.microbatches[i];
@@ -152,8 +160,8 @@ void PipelineRank::BeginStep(std::span<const int64_t> rows, std::vector<int64_t>
   for (const RankMessage& t : receives_) {
     Microbatch& m = ChunkOf(t.message.to_stage).microbatches[t.message.microbatch];
     const bool activation = t.message.kind == MessageKind::kActivation;
-    (activation ? m.received_x : m.received_dy) =
-        ReceiveTensor(*boundary_, activation ? m.x : m.dy, t.from_rank, TagOf(t.message));
+    (activation ? m.received_x : m.received_dy) = ReceiveTensor(
+        *boundary_, activation ? m.crossing.x : m.crossing.dy, t.from_rank, TagOf(t.message));
   }
 }
 
@@ -175,29 +183,38 @@ void PipelineRank::Run(const Action& action) {
   }
 }
 
+bool PipelineRank::Crosses(int b) const {
+  return b >= 0 && b + 1 < std::ssize(rank_of_stage_) && rank_of_stage_[b] != rank_of_stage_[b + 1];
+}
+
 void PipelineRank::Forward(Chunk& chunk, Microbatch& m) {
   Wait(&m.received_x, "receive from the stage before");
-  WaitSent(m.y, &m.sent_y, "previous send to the stage after");
+  WaitSent(m.crossing.y, &m.sent_y, "previous send to the stage after");
   doing_ = "compute";
   m.slot = chunk.free.back();
   chunk.free.pop_back();
   Activations* kept = chunk.kept[m.slot].get();
   const absl::Duration start = now_(), waited = chunk.stage->waited();
+  const int stage = chunk.stage->layout().stage;
+  if (subspace_ && Crosses(stage - 1)) subspace_->FromCoordinates(m.crossing.x, m.tokens, m.x);
   chunk.stage->Forward(m.tokens, m.x, m.y, kept);
+  if (subspace_ && Crosses(stage)) subspace_->ToCoordinates(m.y, m.tokens, m.crossing.y);
   if (chunk.last()) {
     const int64_t total = tokens_ * static_cast<int64_t>(chunk.microbatches.size());
     chunk.stage->Loss(m.targets, 1.0f / static_cast<float>(total), kept, losses_);
     loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), loss_sum_);
   }
   CountCompute(*chunk.stage, Since(start, RankSpan::Kind::kCompute), waited, &times_->forward);
-  Send(m.y, &m.sent_y, "send to the stage after");
+  Send(m.crossing.y, &m.sent_y, "send to the stage after");
 }
 
 void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   Wait(&m.received_dy, "receive from the stage after");
-  WaitSent(m.dx, &m.sent_dx, "previous send to the stage before");
+  WaitSent(m.crossing.dx, &m.sent_dx, "previous send to the stage before");
   doing_ = "compute";
   const absl::Duration start = now_(), waited = chunk.stage->waited();
+  const int stage = chunk.stage->layout().stage;
+  if (subspace_ && Crosses(stage)) subspace_->FromCoordinates(m.crossing.dy, {}, m.dy);
   Activations* kept = chunk.kept[m.slot].get();
   if (gradients == Gradients::kBoth) {
     chunk.stage->Backward(m.tokens, m.dy, m.dx, kept);
@@ -205,10 +222,12 @@ void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   } else {
     chunk.stage->BackwardInput(m.tokens, m.dy, m.dx, kept);
   }
-  const int from = chunk.first() ? rank_ : rank_of_stage_[chunk.stage->layout().stage - 1];
-  if (mask_gradients_ && from != rank_) m.dx.masked_fill_(m.x == 0, 0);
+  if (Crosses(stage - 1)) {
+    if (subspace_) subspace_->ToCoordinates(m.dx, {}, m.crossing.dx);
+    if (mask_gradients_) m.crossing.dx.masked_fill_(m.crossing.x == 0, 0);
+  }
   CountCompute(*chunk.stage, Since(start, RankSpan::Kind::kCompute), waited, &times_->backward);
-  Send(m.dx, &m.sent_dx, "send to the stage before");
+  Send(m.crossing.dx, &m.sent_dx, "send to the stage before");
 }
 
 // Of a call of the stage, which may have waited for other ranks.
@@ -256,8 +275,8 @@ void PipelineRank::FinishSends() {
   for (Chunk& chunk : chunks_) {
     times_ = &chunk.times;
     for (Microbatch& m : chunk.microbatches) {
-      WaitSent(m.y, &m.sent_y, "send to the stage after");
-      WaitSent(m.dx, &m.sent_dx, "send to the stage before");
+      WaitSent(m.crossing.y, &m.sent_y, "send to the stage after");
+      WaitSent(m.crossing.dx, &m.sent_dx, "send to the stage before");
     }
   }
 }
@@ -317,7 +336,8 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
                                       std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
                                       const PipelineProgram& program, int64_t rows, int64_t batch,
                                       const std::function<void(int64_t, std::span<int64_t>)>& read,
-                                      const std::vector<int>& sample_boundaries) {
+                                      const std::vector<int>& sample_boundaries,
+                                      const Subspace* subspace) {
   if (stages.empty()) return std::nullopt;
   const StageShape& shape = stages.front()->shape();
   std::vector<std::unique_ptr<Activations>> kept(stages.size());
@@ -347,7 +367,9 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
       } else if (!layout.first()) {
         x = NewTensor(*stages[s], n);
         const int from = program.rank_of_stage[static_cast<size_t>(layout.stage) - 1];
-        ReceiveTensor(*backends[s], x, from, tag(layout.stage - 1))->wait();
+        const at::Tensor received = NewCrossing(*stages[s], x, subspace);
+        ReceiveTensor(*backends[s], received, from, tag(layout.stage - 1))->wait();
+        if (subspace) subspace->FromCoordinates(received, tokens, x);
       }
       if (!layout.last()) y = NewTensor(*stages[s], n);
       stages[s]->Forward(tokens, x, y, kept[s].get());
@@ -356,7 +378,9 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
         if (to == rank) {
           handed_over = y;
         } else {
-          sends.Send(*backends[s], y, to, tag(layout.stage));
+          const at::Tensor crossing = NewCrossing(*stages[s], y, subspace);
+          if (subspace) subspace->ToCoordinates(y, tokens, crossing);
+          sends.Send(*backends[s], crossing, to, tag(layout.stage));
         }
         continue;
       }

@@ -15,6 +15,7 @@
 #include "pp_group/rank_span.h"
 #include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/stage.h"
+#include "pp_group/subspace.h"
 
 namespace longhaul {
 
@@ -42,17 +43,17 @@ class PipelineRank {
   // and CheckMicrobatchOrder. `watch` sees each tensor before it is sent to another rank, `spans`
   // what the rank's times are made of. `mask_gradients`: the gradient of an activation that came from
   // another rank is zero where the activation was, as if it were taken through a sparsifier's mask.
-  // `sample_boundaries`: as of TrainSpec.
+  // `sample_boundaries`: as of TrainSpec. `subspace`: what crosses are coordinates in it; may be null.
   PipelineRank(const std::vector<Stage*>& stages, c10::intrusive_ptr<c10d::Backend> boundary,
                const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                const std::function<absl::Duration()>* now,
                std::function<void(const Message&, const at::Tensor&)> watch = {},
                bool mask_gradients = false, std::vector<int> sample_boundaries = {},
-               SpanWatch spans = {});
+               SpanWatch spans = {}, const Subspace* subspace = nullptr);
   ~PipelineRank();
 
-  // rows: [M * rows_per_microbatch, T + 1] token ids, read where the first or last stage is; must
-  // live until the step ends. samples: [M], which sample each micro-batch is, where some boundary
+  // rows: [M * rows_per_microbatch, T + 1] token ids, read where the first or last stage is, and everywhere where
+  // there is a subspace; must live until the step ends. samples: [M], which sample each micro-batch is, where some boundary
   // sends by sample.
   void BeginStep(std::span<const int64_t> rows, std::vector<int64_t> samples = {});
   void Run(const Action& action);
@@ -69,8 +70,11 @@ class PipelineRank {
   std::string Doing() const;
 
  private:
-  struct Microbatch {
-    at::Tensor x, y, dx, dy;  // [n, D]; undefined where the stage has no such neighbour
+  struct Tensors {
+    at::Tensor x, y, dx, dy;  // undefined where the stage has no such neighbour
+  };
+  struct Microbatch : Tensors {  // [n, D]
+    Tensors crossing;            // the same, or their coordinates
     WorkPtr received_x, received_dy, sent_y, sent_dx;
     int slot = -1;               // index into kept while live
     bool weight_is_due = false;  // its W has come, and waits for those of earlier micro-batches
@@ -90,6 +94,7 @@ class PipelineRank {
 
   Chunk NewChunk(Stage* stage, const PipelineProgram& program, int64_t rows) const;
   Chunk& ChunkOf(int stage);
+  bool Crosses(int boundary) const;  // to another rank; false outside of the model
   void Forward(Chunk& chunk, Microbatch& m);
   enum class Gradients { kBoth, kInput };
   void Backward(Chunk& chunk, Microbatch& m, Gradients gradients);
@@ -120,7 +125,8 @@ class PipelineRank {
   const bool mask_gradients_;
   const std::vector<int> sample_boundaries_;
   std::vector<int64_t> samples_;
-  const SpanWatch spans_;  // may be empty
+  const SpanWatch spans_;           // may be empty
+  const Subspace* const subspace_;  // may be null
   Action current_;
   const char* doing_ = "begin";
 };
@@ -138,7 +144,8 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
                                       std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
                                       const PipelineProgram& program, int64_t rows, int64_t batch,
                                       const std::function<void(int64_t, std::span<int64_t>)>& read,
-                                      const std::vector<int>& sample_boundaries = {});
+                                      const std::vector<int>& sample_boundaries = {},
+                                      const Subspace* subspace = nullptr);
 
 // How many channels of samples `windows` samples want, of kSampleChannel.
 int64_t SampleChannels(const PipelineProgram& program, int64_t windows);

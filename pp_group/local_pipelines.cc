@@ -95,7 +95,7 @@ std::optional<RowLosses> LocalPipelines::EvaluateGroup(Group ranks, BoundaryCode
       [this](int64_t row, std::span<int64_t> ids) {
         corpus_.HeldOutRow(row, spec_.model.context, ids);
       },
-      spec_.sample_boundaries);
+      spec_.sample_boundaries, subspace_);
 }
 
 std::optional<RowLosses> LocalPipelines::Evaluate(int group, BoundaryCodec codec, int64_t rows) {

@@ -23,8 +23,9 @@ class LocalPipelines {
  public:
   // Borrows its arguments. `ranks` by group, then stage; it may change between calls.
   LocalPipelines(const TrainSpec& spec, const PipelineProgram& program,
-                 const std::vector<std::unique_ptr<RankState>>& ranks, const Corpus& corpus)
-      : spec_(spec), program_(program), ranks_(ranks), corpus_(corpus) {}
+                 const std::vector<std::unique_ptr<RankState>>& ranks, const Corpus& corpus,
+                 const Subspace* subspace)
+      : spec_(spec), program_(program), ranks_(ranks), corpus_(corpus), subspace_(subspace) {}
 
   // One step's actions, of all stages; those of the local ones are run. Their pipelines have begun
   // the step. `on_action` (may be empty) is called before each.
@@ -48,6 +49,7 @@ class LocalPipelines {
   const PipelineProgram& program_;
   const std::vector<std::unique_ptr<RankState>>& ranks_;
   const Corpus& corpus_;
+  const Subspace* const subspace_;  // null: the spec has none
   const RankState* busy_ = nullptr;
 };
 

@@ -23,8 +23,10 @@ absl::Status FillInitial(const TrainSpec& spec, Stage* stage) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
-    const TrainSpec& spec, const LocalRank& rank, const std::function<absl::Duration()>* now) {
+absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
+                                                        const LocalRank& rank,
+                                                        const std::function<absl::Duration()>* now,
+                                                        const Subspace* subspace) {
   auto state = std::make_unique<RankState>();
   state->rank = rank;
   absl::StatusOr<std::unique_ptr<Stage>> stage =
@@ -43,7 +45,9 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   state->stage = *std::move(stage);
   if (state->stage->trains()) {
     if (absl::Status s = FillInitial(spec, state->stage.get()); !s.ok()) return s;
+    if (subspace != nullptr) subspace->ProjectParameters(state->stage.get());
     AdamWSpec inner = spec.inner;
+    inner.joint_stream_moments = subspace != nullptr;
     inner.settled = spec.outer.warmup;
     auto optimizer = NewInnerOptimizer(inner, *state->stage);
     if (!optimizer.ok()) return optimizer.status();
@@ -70,7 +74,7 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
 }
 
 void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
-                const std::function<absl::Duration()>* now,
+                const std::function<absl::Duration()>* now, const Subspace* subspace,
                 std::span<const std::unique_ptr<RankState>> stages) {
   using Place = std::pair<int, int>;  // group, rank of its pipeline
   std::map<Place, std::vector<RankState*>> ranks;
@@ -93,7 +97,7 @@ void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
     }
     const auto pipeline = std::make_shared<PipelineRank>(
         own, first.boundary, program, place.second, spec.batch_rows / spec.microbatches, now,
-        std::move(watch), spec.mask_gradients, spec.sample_boundaries, first.spans);
+        std::move(watch), spec.mask_gradients, spec.sample_boundaries, first.spans, subspace);
     for (RankState* state : held) state->pipeline = pipeline;
     RankState &begin = *held.front(), &end = *held.back();
     if (&begin == &end || begin.tied == nullptr || end.tied == nullptr) continue;

@@ -7,6 +7,7 @@
 #include "pp_group/executor.h"
 #include "pp_group/optimizer/inner_optimizer.h"
 #include "pp_group/outer/algorithm.h"
+#include "pp_group/subspace.h"
 #include "pp_group/tied_head.h"
 #include "pp_group/trainer.h"
 
@@ -23,20 +24,23 @@ struct RankState {
   std::unique_ptr<OuterAlgorithm> outer;      // nullptr: each group steps on its own
   std::unique_ptr<TiedHead> tied;             // nullptr: the stage has no part in a tied head
   std::vector<double> spread_squares;         // of the current step, for the optimizer
-  std::vector<int64_t> rows;  // of the current step, [B, T + 1]; first and last stage
+  std::vector<int64_t>
+      rows;  // of the current step, [B, T + 1]; first and last stage, with a subspace all
   StepReport report;
   double poison = 1;  // parameters are multiplied by it before the next outer delta
 };
 
-// Without its pipeline.
+// Without its pipeline. `subspace`: that of the spec, borrowed for the call; null: it has none.
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
                                                         const LocalRank& rank,
-                                                        const std::function<absl::Duration()>* now);
+                                                        const std::function<absl::Duration()>* now,
+                                                        const Subspace* subspace = nullptr);
 
 // Gives the stages of each rank, all of which are there, by group and then ascending, their
-// pipeline, and both ends of a tied head that are on one rank each other.
+// pipeline, and both ends of a tied head that are on one rank each other. Pipelines borrow `now` and
+// `subspace`.
 void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
-                const std::function<absl::Duration()>* now,
+                const std::function<absl::Duration()>* now, const Subspace* subspace,
                 std::span<const std::unique_ptr<RankState>> stages);
 
 }  // namespace longhaul

@@ -14,6 +14,7 @@
 #include "pp_group/local_pipelines.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/outer/outer_round.h"
+#include "pp_group/subspace.h"
 #include "pp_group/train_spec.h"
 #include "pp_group/trainer.h"
 
@@ -30,8 +31,11 @@ class PipelineTrainer : public Trainer {
         program_(std::move(program)),
         corpus_(std::move(corpus)),
         now_(std::move(now)),
+        subspace_(spec_.subspace == 0
+                      ? nullptr
+                      : std::make_unique<Subspace>(spec_.model, spec_.seed, spec_.subspace)),
         outer_round_(spec_, ranks_, keeper, now_),
-        pipelines_(spec_, program_, ranks_, *corpus_) {}
+        pipelines_(spec_, program_, ranks_, *corpus_, subspace()) {}
 
   absl::Status Start(const std::vector<LocalRank>& ranks);
 
@@ -68,6 +72,7 @@ class PipelineTrainer : public Trainer {
   bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }
   absl::Status RunPipelines();
   void SumTiedGradients();
+  const Subspace* subspace() const { return subspace_.get(); }
   void UpdateParameters();
   void SortRanks();
   absl::Status CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks);
@@ -80,6 +85,7 @@ class PipelineTrainer : public Trainer {
   const PipelineProgram program_;
   const std::shared_ptr<const Corpus> corpus_;
   const std::function<absl::Duration()> now_;
+  const std::unique_ptr<const Subspace> subspace_;  // null: the spec has none
   std::function<void(const Action&)> on_action_;
   Program order_;  // all stages' actions; this thread runs the local ones in this order
   std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage

@@ -35,8 +35,9 @@ void LayoutBuilder::BeginClipGroup() {
 }
 
 void LayoutBuilder::Matrix(const std::string& name, int64_t global_index, int64_t rows,
-                           int64_t cols, double scale) {
+                           int64_t cols, double scale, StreamVectors stream) {
   MatrixRows(name, global_index, 0, rows, rows, cols, scale);
+  layout_->slots.back().stream = stream;
 }
 
 void LayoutBuilder::TiedMatrix(const std::string& name, int64_t global_index, int64_t rows,

@@ -8,6 +8,10 @@
 
 namespace longhaul {
 
+// Which vectors of a matrix are summands of the residual stream: none, each row (an embedding's), each
+// column (those of a block's two last products). What subspace.h holds in a subspace.
+enum class StreamVectors { kNone, kRows, kColumns };
+
 // One parameter of a stage: a view into the stage's flat buffers.
 struct ParameterSlot {
   std::string name;      // "block3.attention.qkv"
@@ -20,6 +24,7 @@ struct ParameterSlot {
   int clip_group;        // index into StageLayout::clip_groups
   // Of a matrix whose rows are spread over ranks: which these are, and how many all have together.
   int64_t first_row, whole_rows;
+  StreamVectors stream = StreamVectors::kNone;
   int64_t elements() const { return rows * cols; }
   bool spread() const { return rows != whole_rows; }
 };
@@ -89,7 +94,7 @@ class LayoutBuilder {
   void BeginClipGroup();
   // [rows, cols], drawn with this standard deviation; decays.
   void Matrix(const std::string& name, int64_t global_index, int64_t rows, int64_t cols,
-              double scale);
+              double scale, StreamVectors stream = StreamVectors::kNone);
   // The same, which is also the head (StageLayout::tied).
   void TiedMatrix(const std::string& name, int64_t global_index, int64_t rows, int64_t cols,
                   double scale);

@@ -19,6 +19,7 @@
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
+#include "pp_group/subspace.h"
 
 namespace longhaul {
 namespace {
@@ -152,6 +153,16 @@ absl::Status CheckExperts(const TrainSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSubspace(const TrainSpec& spec) {
+  if (spec.subspace == 0) return absl::OkStatus();
+  if (spec.compute) return Bad("a subspace with injected compute: nothing is trained in it");
+  if (spec.initial) {
+    return Bad("a subspace with weights to start from, which do not lie in it; want the seed's");
+  }
+  const absl::Status s = CheckSubspace(spec.model, spec.stage_compute, spec.subspace);
+  return s.ok() ? s : Bad(std::string(s.message()));
+}
+
 // A channel remembers one sample, which must be whole in a message.
 absl::Status CheckSamples(const TrainSpec& spec, const PipelineProgram& program,
                           const Corpus& corpus) {
@@ -188,6 +199,7 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
   if (absl::Status status = CheckCuts(spec); !status.ok()) return status;
   if (absl::Status status = CheckCompute(spec); !status.ok()) return status;
   if (absl::Status status = CheckExperts(spec); !status.ok()) return status;
+  if (absl::Status status = CheckSubspace(spec); !status.ok()) return status;
   if (spec.batch_rows % spec.microbatches != 0) {
     return Bad(spec.microbatches, " micro-batches do not divide ", spec.batch_rows, " rows");
   }
@@ -345,6 +357,8 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "\nvocab=", m.vocab, ModelText(spec), "\nstages=", spec.stages,
       spec.cuts.empty() ? "" : absl::StrCat("\ncuts=", absl::StrJoin(spec.cuts, ",")),
       PlacementText(spec), spec.mask_gradients ? "\nmask_gradients=true" : "",
+      // It follows from the seed, and whoever goes on in it needs the same.
+      spec.subspace == 0 ? "" : absl::StrCat("\nsubspace=", spec.subspace, " of seed ", spec.seed),
       spec.sample_boundaries.empty()
           ? ""
           : absl::StrCat("\nsample_boundaries=", absl::StrJoin(spec.sample_boundaries, ",")),

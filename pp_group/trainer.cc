@@ -22,16 +22,16 @@ absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
   order_ = *std::move(order);
   for (const LocalRank& rank : ranks) {
     absl::StatusOr<std::unique_ptr<RankState>> state = std::unique_ptr<RankState>();
-    const absl::Status made =
-        StatusFromTorch(absl::StrCat("build stage ", rank.stage, " of group ", rank.group),
-                        [&] { state = NewRankState(spec_, rank, &now_); });  // a GPU may be full
+    const absl::Status made = StatusFromTorch(
+        absl::StrCat("build stage ", rank.stage, " of group ", rank.group),
+        [&] { state = NewRankState(spec_, rank, &now_, subspace()); });  // a GPU may be full
     if (!made.ok()) return made;
     if (!state.ok()) return state.status();
     ranks_.push_back(*std::move(state));
   }
   SortRanks();
   return StatusFromTorch("build the pipelines",
-                         [&] { JoinStages(spec_, program_, &now_, ranks_); });
+                         [&] { JoinStages(spec_, program_, &now_, subspace(), ranks_); });
 }
 
 void PipelineTrainer::SortRanks() {
@@ -59,7 +59,7 @@ int64_t PipelineTrainer::FirstRow(const RankState& state) const {
 
 void PipelineTrainer::ReadRows(RankState& state) {
   const StageLayout& layout = state.stage->layout();
-  if (!layout.first() && !layout.last()) return;
+  if (!layout.first() && !layout.last() && !subspace_) return;
   const int64_t length = spec_.model.context + 1;
   state.rows.resize(static_cast<size_t>(spec_.batch_rows * length));
   for (int64_t i = 0; i < spec_.batch_rows; ++i) {
@@ -133,9 +133,11 @@ void PipelineTrainer::UpdateParameters() {
     if (state->optimizer == nullptr) {
       state->stage->UpdateItself();
     } else {
+      if (subspace_) subspace_->ProjectGradients(*state->stage);
       state->report.clipped_groups =
           state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->spread_squares) +
           (state->outer == nullptr ? 0 : state->outer->clipped_groups());
+      if (subspace_) subspace_->ProjectParameters(state->stage.get());
     }
     state->report.optimizer +=
         Told(state->rank.spans, {RankSpan::Kind::kCompute, start, now_(), std::nullopt, "update"});
@@ -160,10 +162,20 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
     if (absl::Status s = RunPipelines(); !s.ok()) return s;
     SumTiedGradients();
     busy_ = nullptr;
+    // Codecs and momenta between groups are not to be spent on what no group can use; and what comes
+    // back from them has left the subspace.
+    const OuterPlan& outer = outer_round_.plan();
+    for (auto& state : ranks_) {
+      if (subspace_ && outer.gradients()) subspace_->ProjectGradients(*state->stage);
+    }
     if (absl::Status s = outer_round_.AverageGradients(step_ + 1); !s.ok()) return s;
     UpdateParameters();
     busy_ = nullptr;
-    return outer_round_.Run(step_ + 1);
+    if (absl::Status s = outer_round_.Run(step_ + 1); !s.ok()) return s;
+    for (auto& state : ranks_) {
+      if (subspace_ && outer.exchanges()) subspace_->ProjectParameters(state->stage.get());
+    }
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
   for (auto& state : ranks_) state->stage->ParametersChanged();

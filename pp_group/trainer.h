@@ -42,6 +42,9 @@ struct TrainSpec {
   std::vector<int64_t> cuts = {};
   // A stage's gradient is zero where the activation that it came for was, before it is sent.
   bool mask_gradients = false;
+  // Rank of the subspace that the residual stream is held to, and in whose coordinates boundaries
+  // send (subspace.h); 0: none.
+  int64_t subspace = 0;
   // Boundaries (between stages b and b + 1) whose activations cross on a channel for each sample, so
   // that codecs keep what they remember by sample, over epochs. A micro-batch is one row then.
   std::vector<int> sample_boundaries = {};
@@ -64,7 +67,7 @@ struct BoundaryTensor {
   int64_t microbatch;
   int boundary;              // between stages `boundary` and `boundary` + 1
   bool gradient;             // to the stage before; else the activation, to the one after
-  const at::Tensor& values;  // [n, D], f32, not yet encoded
+  const at::Tensor& values;  // [n, D] or [n, subspace], f32, not yet encoded
 };
 
 // One stage of a rank that lives in this process. A run in one process has all S*G of them; a worker

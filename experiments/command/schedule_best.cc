@@ -97,9 +97,7 @@ absl::StatusOr<Pipeline> PipelineOver(const RunSpec& spec, const RankCompute& co
                    .backward_s = compute.backward_s / chunks,
                    .weight_gradient_s = compute.splits ? compute.backward_s / chunks / 2 : 0,
                    .optimizer_s = compute.optimizer_s / chunks});
-  const Shape shape{
-      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
-      static_cast<uint64_t>(spec.model.width)};
+  const Shape shape = BoundaryShape(spec);
   const DType dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   std::map<std::string, absl::StatusOr<BoundaryLink>> known;
   const auto link_of = [&](const std::string& codec) {

@@ -19,6 +19,7 @@
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
+#include "pp_group/subspace.h"
 
 namespace longhaul {
 namespace {
@@ -156,7 +157,7 @@ StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
 
 // Rows as read, as inputs and as targets, and the losses.
 double RowBytes(const RunSpec& spec, const StageLayout& layout) {
-  if (!layout.first() && !layout.last()) return 0;
+  if (!layout.first() && !layout.last() && !spec.boundary.subspace) return 0;
   return 4 * static_cast<double>(spec.train.microbatches) * TokensOfMicrobatch(spec) * kId;
 }
 
@@ -167,6 +168,18 @@ StageBytes TiedBytes(const StageLayout& layout) {
   const auto floats = static_cast<double>(layout.tied->end - layout.tied->begin);
   if (layout.stages == 1) return {.held = floats * kFloat};
   return {.tied = floats * kFloat + 2 * FrameBytes("none", 1, floats, DType::kF32)};
+}
+
+// While activations are taken to a subspace and back: their fixed part twice and what is left of it.
+// Behind a step's last backward pass: a matrix that is held in it, and what its update goes by.
+StageBytes SubspaceBytes(const RunSpec& spec, const StageLayout& layout) {
+  if (!spec.boundary.subspace) return {};
+  int64_t largest = 0;
+  for (const ParameterSlot& slot : layout.slots) {
+    if (slot.stream != StreamVectors::kNone) largest = std::max(largest, slot.elements());
+  }
+  return {.running = 3 * TokensOfMicrobatch(spec) * static_cast<double>(spec.model.width) * kFloat,
+          .tied = 4 * static_cast<double>(largest) * kFloat};
 }
 
 double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
@@ -217,7 +230,9 @@ StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& pr
   if (!spec.injected())
     bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, program, layout);
   const StageBytes tied = TiedBytes(layout);
-  bytes.tied = tied.tied;
+  const StageBytes subspace = SubspaceBytes(spec, layout);
+  bytes.tied = tied.tied + subspace.tied;
+  bytes.running = std::max(bytes.running, subspace.running);
   const BoundaryBytes boundaries = BoundariesOf(spec, rank_of_stage, samples, layout);
   bytes.held +=
       tied.held + ParameterBytes(spec, layout) + boundaries.tensors + RowBytes(spec, layout);
@@ -312,7 +327,10 @@ ResourcePlan PlanResources(const RunSpec& spec) {
   }
   const ComputeBytes compute = ComputeOf(spec, program, rank_of_stage, stages);
   const int64_t processes = one_process ? 1 : spec.workers();
-  const auto process = static_cast<double>(ProcessBytes(OnGpu(spec) ? spec.train.device : "cpu"));
+  auto process = static_cast<double>(ProcessBytes(OnGpu(spec) ? spec.train.device : "cpu"));
+  if (const auto& rank = spec.boundary.subspace) {  // all stages of a process have the same
+    process += static_cast<double>(SubspaceElements(ToModelSpec(spec), *rank)) * kFloat;
+  }
   // In the host's memory: where a GPU computes, what is not the GPU's.
   double all = compute.all, largest = compute.largest();
   if (OnGpu(spec)) {

@@ -48,6 +48,27 @@ std::string TextOf(const std::map<int64_t, Cut>& cuts, std::string Cut::*directi
 
 }  // namespace
 
+absl::Status CheckSubspace(const TomlValue& root, const RunSpec& spec) {
+  TableReader r(root, "boundary");
+  const std::optional<int64_t>& rank = spec.boundary.subspace;
+  if (!rank) return r.status();
+  const auto check = [&](bool holds, const std::string& want) {
+    r.Check(holds, "subspace", fmt::format("= {} {}", *rank, want));
+  };
+  const RunSpec::Model& model = spec.model;
+  check(*rank <= model.width,
+        fmt::format("has more dimensions than model.width = {}", model.width));
+  check(model.kind != "moe", "is made for model.kind = gpt and llama, not for moe");
+  check(!model.tied_head,
+        "with model.tied_head = true would hold the head in the subspace, too; want a head of its own");
+  check(model.init.empty(), "with model.init: weights that exist do not lie in a subspace");
+  check(!spec.injected(), "with measured seconds in [compute]: nothing is trained in a subspace");
+  check(spec.train.device == "cpu" && spec.train.dtype == "float32",
+        fmt::format("wants train.device = \"cpu\" and float32, not \"{}\" and {}",
+                    spec.train.device, spec.train.dtype));
+  return r.status();
+}
+
 absl::Status ReadBoundaryCuts(const TomlValue& root, const SpecNames& names, RunSpec& spec) {
   const TomlValue* found = Find(root, kTable);
   if (found == nullptr) return absl::OkStatus();

@@ -13,6 +13,9 @@ namespace longhaul {
 // spec's stages, an unknown codec, or codecs of all boundaries beside those of single ones.
 absl::Status ReadBoundaryCuts(const TomlValue& root, const SpecNames& names, RunSpec& spec);
 
+// What boundary.subspace cannot go with, once every table has been read: InvalidArgument with the line.
+absl::Status CheckSubspace(const TomlValue& root, const RunSpec& spec);
+
 // The tables that ReadBoundaryCuts reads back; "" for none.
 std::string BoundaryCutsText(const RunSpec& spec);
 

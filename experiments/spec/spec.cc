@@ -355,6 +355,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
   if (absl::Status s = ReadBoundaryPolicy(root, names, spec); !s.ok()) return s;
+  if (absl::Status s = CheckSubspace(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckGpuOfRank(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckExperts(root, spec); !s.ok()) return s;
   absl::StatusOr<std::vector<Fault>> faults = ReadFaults(root, FaultBoundsOf(spec));

@@ -131,6 +131,9 @@ struct RunSpec {
     // The gradient of an activation that came with zeros (TopK) is taken through them: it is zero
     // where the activation was, before `backward` sees it. What arXiv 2401.07788 does.
     bool mask_gradients = false;
+    // The model's residual stream is held to a subspace of so many dimensions, and boundaries send
+    // coordinates in it (Protocol Models, arXiv 2506.01260). Not given: none.
+    std::optional<int64_t> subspace = {};
   } boundary;
 
   struct Outer {  // the table may be left out: one group, no outer step
@@ -287,7 +290,7 @@ int64_t Steps(const RunSpec& spec);
 int64_t TrainTokens(const RunSpec& spec);
 
 // Reads and checks one run. InvalidArgument with file and line ("demo.toml:12: unknown key
-// 'boundary.forwrad'; known: backward, capture, cuts, forward, mask_gradients, nmse_every") for a missing key, a
+// 'boundary.forwrad'; known: backward, capture, cuts, forward, mask_gradients, nmse_every, subspace") for a missing key, a
 // wrong type, an unknown key, an unknown name and everything that cannot be run (S does not
 // divide blocks, ...).
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);

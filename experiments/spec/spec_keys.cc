@@ -73,6 +73,7 @@ const SpecKey kKeys[] = {
     {"boundary", "backward", kMust, kCodec, "", FIELD(boundary.backward)},
     {"boundary", "nmse_every", kMay, Whole{0, 1'000'000}, "frames", FIELD(boundary.nmse_every)},
     {"boundary", "mask_gradients", kMay, Flag{}, "", FIELD(boundary.mask_gradients)},
+    {"boundary", "subspace", kMay, Whole{1, 65536}, "dimensions", FIELD(boundary.subspace)},
     {"boundary", "warmup_steps", kMay, Whole{0, kMany - 1}, "steps", FIELD(boundary.warmup_steps)},
     {"boundary", "capture", kMay, Line{kPathBytes}, "", FIELD(boundary.capture), Names::kOutput},
 

@@ -32,9 +32,7 @@ absl::StatusOr<CodecChoice::List> CodecChoice::Make(const RunSpec& spec, const c
   const auto refuse = [&](const std::string& why) {
     return absl::InvalidArgumentError(fmt::format("'{}.{}' {}", kChoiceTable, key, why));
   };
-  const Shape shape{
-      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
-      static_cast<uint64_t>(spec.model.width)};
+  const Shape shape = BoundaryShape(spec);
   const DType dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   List list;
   for (const std::string& name : names) {

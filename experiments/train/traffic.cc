@@ -31,9 +31,7 @@ constexpr uint64_t kMostEncoded = uint64_t{1} << 22;
 absl::StatusOr<std::vector<PlannedCrossing>> PipelineCrossings(
     const RunSpec& spec, const PipelineProgram& program, int64_t group, int64_t done,
     const SampleVisits& visits, std::span<const CodecSwitchRow> switches) {
-  const Shape shape{
-      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
-      static_cast<uint64_t>(spec.model.width)};
+  const Shape shape = BoundaryShape(spec);
   // Kind, from, to, codec, turns: two ranks may have several boundaries between them.
   std::map<std::tuple<MessageKind, int, int, std::string, int64_t>, PlannedCrossing> found;
   for (const RankCommunication& rank : Communication(program)) {
@@ -156,6 +154,12 @@ void AddTied(const RunSpec& spec, int64_t done, std::vector<PlannedCrossing>& ou
 }
 
 }  // namespace
+
+Shape BoundaryShape(const RunSpec& spec) {
+  return {
+      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
+      static_cast<uint64_t>(spec.boundary.subspace.value_or(spec.model.width))};
+}
 
 absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(
     const RunSpec& spec, int64_t done, std::span<const CodecSwitchRow> switches) {

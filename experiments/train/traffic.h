@@ -22,7 +22,7 @@ struct PlannedCrossing {
   int64_t src_rank, dst_rank;  // group * P + rank of the pipeline
   Direction direction;         // kForward: activations, kBackward: their gradients, kOuter, kTied
   std::string codec;
-  Shape shape;  // of one tensor: [n, D], [1, N] (what is not spread) between groups, [1, V D] tied
+  Shape shape;  // of one tensor: BoundaryShape, [1, N] (what is not spread) between groups, [1, V D] tied
   DType dtype;  // of the tensor before its codec
   int64_t messages_per_turn;         // in every inner step; kOuter: whenever the groups meet
   int64_t turns;                     // of the training
@@ -33,6 +33,9 @@ struct PlannedCrossing {
   int64_t first_visits = 0;
   int64_t messages() const { return turns * messages_per_turn; }
 };
+
+// Of what crosses between two stages: tokens of a micro-batch by D, or by the subspace's dimensions.
+Shape BoundaryShape(const RunSpec& spec);
 
 // By direction, then source and destination, then fragment; turns are those after inner step `done`.
 // Of one direction between two ranks there are several where they have several boundaries with other

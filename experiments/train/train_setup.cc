@@ -74,6 +74,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .seed = static_cast<uint64_t>(spec.seed),
                   .cuts = spec.schedule.cuts,
                   .mask_gradients = spec.boundary.mask_gradients,
+                  .subspace = spec.boundary.subspace.value_or(0),
                   .sample_boundaries = SampleBoundaries(spec),
                   .compute = ComputeOf(spec),
                   .stage_compute = ToComputeSpec(spec),

@@ -122,9 +122,7 @@ absl::Status Place(const Topology& links, PlanRow& row) {
 // Bytes of a micro-batch there and back over a boundary; nullopt: no such codecs.
 std::optional<BothWays> PairBytes(const RunSpec& spec, const std::string& pair) {
   const std::vector<std::string> both = absl::StrSplit(pair, " / ");
-  const Shape shape{
-      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
-      static_cast<uint64_t>(spec.model.width)};
+  const Shape shape = BoundaryShape(spec);
   const DType dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   const auto there = MessageBytes(both.front(), shape, dtype);
   const auto back = MessageBytes(both.back(), shape, dtype);

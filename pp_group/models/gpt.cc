@@ -24,11 +24,11 @@ void AddBlock(const ModelSpec& spec, int64_t block, LayoutBuilder* builder) {
   builder->Vector(name + "norm1.weight", index + 0, d, 1);
   builder->Vector(name + "norm1.bias", index + 1, d, 0);
   builder->Matrix(name + "attention.qkv", index + 2, 3 * d, d, kInitialScale);
-  builder->Matrix(name + "attention.out", index + 3, d, d, residual_scale);
+  builder->Matrix(name + "attention.out", index + 3, d, d, residual_scale, StreamVectors::kColumns);
   builder->Vector(name + "norm2.weight", index + 4, d, 1);
   builder->Vector(name + "norm2.bias", index + 5, d, 0);
   builder->Matrix(name + "mlp.up", index + 6, 4 * d, d, kInitialScale);
-  builder->Matrix(name + "mlp.down", index + 7, d, 4 * d, residual_scale);
+  builder->Matrix(name + "mlp.down", index + 7, d, 4 * d, residual_scale, StreamVectors::kColumns);
 }
 
 class GptModel : public AtenModel {
@@ -95,8 +95,10 @@ StageLayout GptLayout(const ModelSpec& spec, int stage, int stages, std::span<co
   LayoutBuilder builder(&layout);
   if (layout.first()) {
     builder.BeginClipGroup();
-    builder.Matrix("embedding.token", 0, spec.vocab, spec.width, kInitialScale);
-    builder.Matrix("embedding.position", 1, spec.context, spec.width, kInitialScale);
+    builder.Matrix("embedding.token", 0, spec.vocab, spec.width, kInitialScale,
+                   StreamVectors::kRows);
+    builder.Matrix("embedding.position", 1, spec.context, spec.width, kInitialScale,
+                   StreamVectors::kRows);
   }
   for (int64_t b = 0; b < layout.num_blocks; ++b) AddBlock(spec, layout.first_block + b, &builder);
   if (layout.last()) {

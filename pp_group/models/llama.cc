@@ -19,7 +19,7 @@ void AddAttention(const ModelSpec& spec, const std::string& name, int64_t index,
   builder->Matrix(name + "attention.q", index + 1, d, d, kLlamaInitialScale);
   builder->Matrix(name + "attention.k", index + 2, kv, d, kLlamaInitialScale);
   builder->Matrix(name + "attention.v", index + 3, kv, d, kLlamaInitialScale);
-  builder->Matrix(name + "attention.out", index + 4, d, d, residual);
+  builder->Matrix(name + "attention.out", index + 4, d, d, residual, StreamVectors::kColumns);
   builder->Vector(name + "norm2.weight", index + 5, d, 1);
 }
 
@@ -30,7 +30,7 @@ void AddSwiGlu(const ModelSpec& spec, const std::string& name, int64_t index,
   const double residual = kLlamaInitialScale / std::sqrt(2.0 * static_cast<double>(spec.blocks));
   builder->Matrix(name + "mlp.gate", index + 0, hidden, d, kLlamaInitialScale);
   builder->Matrix(name + "mlp.up", index + 1, hidden, d, kLlamaInitialScale);
-  builder->Matrix(name + "mlp.down", index + 2, d, hidden, residual);
+  builder->Matrix(name + "mlp.down", index + 2, d, hidden, residual, StreamVectors::kColumns);
 }
 
 // The first stage's, and of a tied head the last stage's too. Clipped by itself wherever it lies.
@@ -39,7 +39,8 @@ void AddEmbedding(const ModelSpec& spec, LayoutBuilder* builder) {
   if (spec.tied_head) {
     builder->TiedMatrix("embedding.token", 0, spec.vocab, spec.width, kLlamaInitialScale);
   } else {
-    builder->Matrix("embedding.token", 0, spec.vocab, spec.width, kLlamaInitialScale);
+    builder->Matrix("embedding.token", 0, spec.vocab, spec.width, kLlamaInitialScale,
+                    StreamVectors::kRows);
   }
 }
 

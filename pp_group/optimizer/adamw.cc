@@ -37,6 +37,20 @@ void AdamW::Update(const ParameterSlot& slot, float grad_scale, Stage* stage) {
                          .step_size = static_cast<float>(step_size_),
                          .sqrt_correction2 = static_cast<float>(sqrt_correction2_),
                          .decay = slot.decays ? static_cast<float>(decay_) : 0.0f};
+  if (spec().joint_stream_moments && slot.stream != StreamVectors::kNone) {
+    const auto part = [&slot](const at::Tensor& flat) {
+      return PartOf(flat, slot).view({slot.rows, slot.cols});
+    };
+    const at::Tensor g = part(gradients) * grad_scale;
+    const at::Tensor square =
+        g.square().mean(slot.stream == StreamVectors::kRows ? 1 : 0, /*keepdim=*/true);
+    part(m_).mul_(spec().beta1).add_(g, 1 - spec().beta1);
+    part(v_).mul_(spec().beta2).add_(square, 1 - spec().beta2);
+    part(parameters)
+        .mul_(1 - decay_)
+        .addcdiv_(part(m_), part(v_).sqrt().div_(sqrt_correction2_).add_(spec().eps), -step_size_);
+    return;
+  }
   if (!parameters.is_cpu()) {
     StepByAten(update, PartOf(gradients, slot), PartOf(parameters, slot), PartOf(m_, slot),
                PartOf(v_, slot));

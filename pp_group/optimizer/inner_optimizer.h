@@ -23,7 +23,11 @@ struct AdamWSpec {
   // infinity: off.
   double clip_norm = 1.0;
   std::string optimizer = "adamw";  // a name of InnerOptimizerNames()
-  int64_t settled = 0;              // of "onebit-adam": after so many steps the second moment stays
+  // Of AdamW: the elements of a vector that is a summand of the residual stream (StreamVectors) have
+  // one second moment, of their mean square, so that a step leaves no subspace that its gradients
+  // lie in.
+  bool joint_stream_moments = false;
+  int64_t settled = 0;  // of "onebit-adam": after so many steps the second moment stays
 };
 
 // Rate of inner step `step` (0-based) of a run of `steps`: (step + 1) / warmup of the peak during

@@ -37,9 +37,9 @@ int64_t NumberOf(const Fields& fields, const std::string& name) {
 }
 
 // What makes a parameter another one, or its training another's.
-constexpr const char* kSame[] = {"kind",      "blocks",     "width",    "heads",
-                                 "context",   "vocab",      "kv_heads", "hidden",
-                                 "tied_head", "rope_theta", "experts",  "train_sha256"};
+constexpr const char* kSame[] = {"kind",    "blocks",   "width",       "heads",     "context",
+                                 "vocab",   "kv_heads", "hidden",      "tied_head", "rope_theta",
+                                 "experts", "subspace", "train_sha256"};
 
 absl::Status CheckSameModel(const std::string& path, const Fields& left, const Fields& wanted) {
   for (const char* name : kSame) {

@@ -55,7 +55,7 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::
       return absl::FailedPreconditionError(absl::StrCat(
           "group ", rank.group, ": no group is left that it could take its state from"));
     }
-    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
+    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_, subspace());
     if (!state.ok()) return state.status();
     if (givers.empty()) {
       CopyState(*holder, state->get());
@@ -65,8 +65,8 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::
     }
     fresh.push_back(*std::move(state));
   }
-  const absl::Status joined =
-      StatusFromTorch("build the pipelines", [&] { JoinStages(spec_, program_, &now_, fresh); });
+  const absl::Status joined = StatusFromTorch(
+      "build the pipelines", [&] { JoinStages(spec_, program_, &now_, subspace(), fresh); });
   if (!joined.ok()) return joined;
   if (!givers.empty()) {
     if (absl::Status s = CopyTiedMoments(fresh); !s.ok()) return s;

@@ -62,7 +62,6 @@ TEST(Catalog, IllFormedNamesSayWhatIsWrong) {
       {"powersgd-r0", "number from 1 to 64"},
       {"powersgd-r65", "number from 1 to 64"},
       {"powersgd-r04", "number from 1 to 64"},
-      {"subspace-k1025", "number from 1 to 1024"},
       {"gauss-", "NMSE from 1e-09 to 1"},
       {"gauss-0", "NMSE from 1e-09 to 1"},
       {"gauss-1.5", "NMSE from 1e-09 to 1"},
@@ -140,7 +139,6 @@ TEST(Catalog, EveryNameOfTheSpecificationIsACodec) {
                            "powersgd-r4",
                            "diloco-x",
                            "demo-dct",
-                           "subspace-k160",
                            "gauss-0.01",
                            "gauss-3.55e-05",
                            "aqsgd2",
@@ -188,7 +186,6 @@ TEST(Catalog, IdsAreFixedForEver) {
       {"qsgd8", 0x8d},        {"aqsgd2", 0x68},       {"aqsgd4", 0x69},
       {"aqsgd8", 0x6a},       {"diloco-x", 0x91},     {"demo-dct", 0xa1}};
   EXPECT_EQ((*MakeCodec("powersgd-r3"))->id(), 0x90);
-  EXPECT_EQ((*MakeCodec("subspace-k160"))->id(), 0xa2);
   EXPECT_EQ((*MakeCodec("gauss-0.01"))->id(), 0xb0);
   std::set<uint16_t> seen;
   for (const std::string& name : CodecNames()) {

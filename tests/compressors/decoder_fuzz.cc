@@ -54,7 +54,6 @@ const std::vector<Family>& Families() {
       {"powersgd", {"powersgd-r1", "powersgd-r3"}},
       {"diloco_x", {"diloco-x"}},
       {"demo", {"demo-dct"}},
-      {"subspace", {"subspace-k5", "subspace-k1"}},
       {"ef21", {"none+ef21", "int4-b64+ef21", "topk-9of64+stat2+ef21"}},
       {"frame", {"none"}},
   };
@@ -227,7 +226,7 @@ Shape ShapeOf(Input& in, std::string_view name) {
   if (name.starts_with("powersgd") || name.starts_with("diloco")) return {60 + r % 12, 64 + c % 9};
   if (name.starts_with("demo") && r == 255) return {60 + r % 9, 60 + c % 80};
   if (name.starts_with("demo")) return {1 + r % 9, 1 + c % 20};
-  return {1 + r % 4, (name.starts_with("subspace") ? 5u : 1u) + c % 200};
+  return {1 + r % 4, 1 + c % 200};
 }
 
 }  // namespace

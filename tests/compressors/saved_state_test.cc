@@ -37,7 +37,6 @@ OwnedTensor Input(uint64_t seed) {
 
 std::unique_ptr<CodecState> Used(const Codec& codec) {
   auto state = codec.NewState(kShape);
-  // subspace-k refuses what does not lie in its subspace, and keeps what it was told.
   for (uint64_t t = 0; t < 2; ++t) (void)EncodeToFrame(codec, Input(t).view(), t, state.get());
   return state;
 }
@@ -86,7 +85,7 @@ TEST(SavedState, OfAnotherCodecIsRefusedWithBothNames) {
 }
 
 TEST(SavedState, CutLongerOrFlippedIsDataLoss) {
-  for (const char* name : {"int4-b64+ef", "int4-b64+ef21", "powersgd-r4", "dgc", "subspace-k4"}) {
+  for (const char* name : {"int4-b64+ef", "int4-b64+ef21", "powersgd-r4", "dgc"}) {
     SCOPED_TRACE(name);
     const auto codec = *MakeCodec(name);
     const auto saved = SaveState(*codec, *Used(*codec));
@@ -104,7 +103,7 @@ TEST(SavedState, CutLongerOrFlippedIsDataLoss) {
 
 // With a right checksum: a size that no state has must cost neither memory nor a crash.
 TEST(SavedState, AShapeThatLiesIsDataLoss) {
-  for (const char* name : {"int4-b64+ef", "aqsgd4", "powersgd-r4", "diloco-x", "subspace-k4"}) {
+  for (const char* name : {"int4-b64+ef", "aqsgd4", "powersgd-r4", "diloco-x"}) {
     SCOPED_TRACE(name);
     const auto codec = *MakeCodec(name);
     const auto saved = SaveState(*codec, *Used(*codec));

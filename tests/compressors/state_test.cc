@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "compressors/families/subspace.h"
 #include "compressors/frame/frame.h"
 #include "tests/compressors/tensors.h"
 
@@ -91,12 +90,22 @@ TEST_P(State, AnErrorLeavesItAsItWas) {
   EXPECT_TRUE(codec_->NewState(kShape)->Load(Saved(*state_)).ok());
 }
 
+// Of no codec.
+class ForeignState final : public CodecState {
+ public:
+  Shape shape() const override { return kShape; }
+  void Reset() override {}
+  size_t bytes() const override { return 0; }
+  void Save(std::span<std::byte>) const override {}
+  absl::Status Load(std::span<const std::byte>) override { return absl::OkStatus(); }
+};
+
 TEST_P(State, OfAnotherTensorOrCodecIsRefused) {
   const OwnedTensor x = Input(1);
   std::vector<std::byte> frame(codec_->MaxFrameBytes(kShape, DType::kF32), std::byte{0x5A});
   const auto untouched = frame;
   const auto transposed = codec_->NewState({kShape.cols, kShape.rows});
-  SubspaceState foreign(kShape);
+  ForeignState foreign;
   for (CodecState* state :
        {static_cast<CodecState*>(nullptr), transposed.get(), static_cast<CodecState*>(&foreign)}) {
     const auto status = codec_->Encode(x.view(), 1, state, frame).status();

@@ -1,6 +1,6 @@
 foreach(name golden_test contract_test isa_test nmse_test error_feedback_test catalog_test survey_test selection_test
              reference_test codec_threads_test frame_pieces_test allocation_test
-             state_test saved_state_test mirror_test saturate_test low_rank_test transform_test subspace_test gauss_test bad_input_test)
+             state_test saved_state_test mirror_test saturate_test low_rank_test transform_test gauss_test bad_input_test)
   longhaul_test(compressors/${name}.cc LIBS longhaul::compressors fmt::fmt LABELS cpu TIMEOUT 600)
 endforeach()
 
@@ -46,7 +46,7 @@ longhaul_fuzzer(compressors/decoder_fuzz.cc LIBS longhaul::compressors)
 if(LONGHAUL_FUZZERS)
   foreach(family cast fp8 int_block ggml_block dynamic_map minmax fp4 tah
                  aqsgd gauss topk randk statistical sign qsgd powersgd diloco_x demo
-                 subspace ef21 frame)
+                 ef21 frame)
     add_custom_command(TARGET compressors_decoder_fuzz POST_BUILD
       COMMAND ${CMAKE_COMMAND} -E create_symlink compressors_decoder_fuzz
               compressors_decoder_${family}_fuzz

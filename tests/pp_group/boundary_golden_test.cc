@@ -1,11 +1,13 @@
-// AQ-SGD at a boundary: activations as changes of the same sample's, over epochs, against PyTorch (the
-// file that boundary_golden.py --rewrite makes).
+// Boundaries that need more than a codec, against PyTorch (the files that boundary_golden.py --rewrite
+// makes): AQ-SGD, activations as changes of the same sample's, over epochs; and coordinates in a
+// subspace that the model is held to.
 
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include "compressors/numbers/noise.h"
@@ -16,6 +18,8 @@
 #include "plugin/core/tensor_kind.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/executor.h"
+#include "pp_group/models/model.h"
+#include "pp_group/subspace.h"
 #include "pp_group/train_spec.h"
 #include "tests/backend/local_groups.h"
 #include "tests/pp_group/loopback_ranks.h"
@@ -103,26 +107,33 @@ TEST(AqSgdBoundary, ThirtyStepsAreThoseOfPyTorch) {
   EXPECT_EQ(bytes, 70 * (64 + 2 * 16 * 16) + 50 * (64 + 2 * 16 + 16 * 16 / 2));
 }
 
-TEST(AqSgdBoundary, OverLinksHasTheBitsOfOneProcess) {
-  const TrainSpec spec = GoldenSpec();
-  History in_process, over_links;
-  RunSteps(*Start(spec, AqSgdRanks(spec)), kSteps, &in_process);
+// Of two ranks over lo.
+History RunOverLinks(const TrainSpec& spec, const CodecPolicy& codecs) {
   std::vector<std::shared_ptr<Node>> nodes;
   for (int rank = 0; rank < 2; ++rank) {
     nodes.push_back(Node::Create({.transport = TransportKind::kUcx, .interface = "lo"}).value());
   }
   ProcessGroupLonghaul::Options options;
   options.group_name = "over-links";
-  options.codecs = AqSgdPolicy();
+  options.codecs = codecs;
   options.seed = spec.seed;
   options.ef_slots = static_cast<int>(spec.microbatches);
   const auto boundary = MakeLocalGroup(nodes, options);
-  std::vector<LocalRank> ranks = AqSgdRanks(spec);
+  std::vector<LocalRank> ranks = LoopbackRanks(spec, codecs, options.ef_slots);
   for (size_t rank = 0; rank < 2; ++rank) {
     ranks[rank].boundary = boundary[rank];
     ranks[rank].boundary_state = StateOfGroup(boundary[rank]);
   }
-  RunSteps(*Start(spec, std::move(ranks)), kSteps, &over_links);
+  History history;
+  RunSteps(*Start(spec, std::move(ranks)), kSteps, &history);
+  return history;
+}
+
+TEST(AqSgdBoundary, OverLinksHasTheBitsOfOneProcess) {
+  const TrainSpec spec = GoldenSpec();
+  History in_process;
+  RunSteps(*Start(spec, AqSgdRanks(spec)), kSteps, &in_process);
+  const History over_links = RunOverLinks(spec, AqSgdPolicy());
   EXPECT_EQ(over_links.losses, in_process.losses);
   EXPECT_EQ(over_links.hashes, in_process.hashes);
 }
@@ -176,6 +187,159 @@ TEST(AqSgdBoundary, ASampleMustBeWholeInAMessageAndHaveAChannel) {
   spec.chunks = 2;
   spec.schedule = "interleaved-1f1b";
   EXPECT_EQ(SampleChannels(*ProgramOf(spec), 70), 4 * 70);
+}
+
+constexpr int64_t kRank = 5;
+
+TrainSpec SubspaceSpec() {
+  TrainSpec spec = GoldenSpec();
+  spec.sample_boundaries = {};
+  spec.subspace = kRank;
+  return spec;
+}
+
+CodecPolicy Codecs(const std::string& forward, const std::string& backward) {
+  CodecPolicy policy;
+  policy.forward = forward;
+  policy.backward = backward;
+  policy.min_elements = 1;
+  return policy;
+}
+
+// What lies outside of the subspace is neither sent nor lost.
+TEST(SubspaceBoundary, ThirtyStepsAreThoseOfPyTorchThatTrainsCoordinates) {
+  const TrainSpec spec = SubspaceSpec();
+  const auto ranks = LoopbackRanks(spec, Codecs("identity", "identity"));
+  History history;
+  RunSteps(*Start(spec, ranks), kSteps, &history);
+  std::ifstream golden(GoldenPath("boundary_subspace.txt"));
+  size_t compared = 0;
+  int64_t step = 0;
+  for (double loss = 0; golden >> step >> loss; ++compared) {
+    EXPECT_NEAR(history.losses[compared], loss, 2e-5) << "step " << step;
+  }
+  EXPECT_EQ(compared, static_cast<size_t>(kSteps));
+  // 16 tokens of five floats there, and five back.
+  for (const auto& rank : ranks) {
+    const auto group = c10::dynamic_intrusive_pointer_cast<ProcessGroupLonghaul>(rank.boundary);
+    int64_t bytes = 0;
+    for (const CrossingCounters& row : group->group().counters()) {
+      if (row.sent) bytes += row.payload_bytes;
+    }
+    EXPECT_EQ(bytes, kSteps * kRows * (64 + 4 * 16 * kRank));
+  }
+}
+
+// Boundaries cost nothing but rounding, wherever they are and whatever computes; evaluations cross
+// them, too.
+TEST(SubspaceBoundary, TrainsAlikeForEveryNumberOfStages) {
+  for (const char* model : {"gpt_cpu", "gpt_aten", "llama_aten"}) {
+    std::vector<double> whole, evaluated;
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved-1f1b", "zb-h1"}) {
+      TrainSpec spec = SmallSpec(whole.empty() ? 1 : 4, 2, model);
+      spec.outer.codec = "int8-b64";
+      spec.subspace = 7;
+      if (!whole.empty()) spec = With(spec, schedule);
+      const auto trainer = NewTrainer(spec);
+      ASSERT_NE(trainer, nullptr);
+      History history;
+      RunSteps(*trainer, 6, &history);
+      const auto loss = trainer->Evaluate(BoundaryCodec::kOn, 3);
+      ASSERT_TRUE(loss.ok() && loss->has_value()) << loss.status();
+      evaluated.push_back((*loss)->loss);
+      if (whole.empty()) whole = history.losses;
+      ASSERT_EQ(history.losses.size(), whole.size());
+      for (size_t i = 0; i < whole.size(); ++i) {
+        EXPECT_NEAR(history.losses[i], whole[i], 2e-5) << model << " " << schedule << " " << i;
+      }
+      EXPECT_NEAR(evaluated.back(), evaluated.front(), 2e-5) << model << " " << schedule;
+    }
+  }
+}
+
+TEST(SubspaceBoundary, OverLinksAndAfterAKillHasTheBitsOfOneProcess) {
+  const TrainSpec spec = SubspaceSpec();
+  const CodecPolicy codecs = Codecs("int4-b64-h64+ef", "int8-b64");
+  const auto start = [&] { return Start(spec, LoopbackRanks(spec, codecs, kRows)); };
+  History whole, pieces, lost;
+  RunSteps(*start(), kSteps, &whole);
+  EXPECT_EQ(RunOverLinks(spec, codecs).hashes, whole.hashes);
+  const std::string folder = testing::TempDir() + "/subspace_" + std::to_string(getpid());
+  auto trainer = start();
+  RunSteps(*trainer, 13, &pieces);
+  ASSERT_TRUE(trainer->SaveCheckpoint(folder).ok());
+  RunSteps(*trainer, 1, &lost);
+  trainer = start();
+  ASSERT_TRUE(trainer->LoadCheckpoint(folder).ok());
+  RunSteps(*trainer, kSteps - 13, &pieces);
+  EXPECT_EQ(pieces.losses, whole.losses);
+  EXPECT_EQ(pieces.hashes, whole.hashes);
+  // Its weights lie in that seed's subspace; a run in another cannot go on from them.
+  TrainSpec other = spec;
+  other.seed = 12;
+  const absl::Status refused =
+      Start(other, LoopbackRanks(other, codecs, kRows))->RestoreFrom(folder).status();
+  EXPECT_THAT(std::string(refused.message()),
+              testing::HasSubstr("subspace = 5 of seed 11, and this run's is 5 of seed 12"));
+  std::filesystem::remove_all(folder);
+}
+
+// By hand: U's columns are orthonormal; whatever an embedding has moved outside of them is undone,
+// and its initial value stays.
+TEST(Subspace, TakesAwayWhatIsNotInIt) {
+  const ModelSpec model = GoldenSpec().model;
+  const Subspace subspace(model, 11, kRank);
+  const at::Tensor u = subspace.basis().to(at::kDouble);
+  EXPECT_LT((at::mm(u.t(), u) - at::eye(kRank, at::kDouble)).abs().max().item<double>(), 1e-6);
+  const auto stage = *NewStage(model, {.stage = 0, .stages = 1, .seed = 11});
+  const at::Tensor before = stage->parameters().clone();
+  for (const ParameterSlot& slot : stage->layout().slots) {
+    if (slot.stream == StreamVectors::kNone) continue;
+    const auto part = [&](const at::Tensor& flat) {
+      return flat.narrow(0, slot.offset, slot.elements()).view({slot.rows, slot.cols});
+    };
+    const bool rows = slot.stream == StreamVectors::kRows;
+    const at::Tensor inside = rows ? at::mm(at::ones({slot.rows, kRank}), subspace.basis().t())
+                                   : at::mm(subspace.basis(), at::ones({kRank, slot.cols}));
+    at::Tensor outside = rows ? at::randn({1, slot.cols}) : at::randn({slot.rows, 1});
+    const at::Tensor along = rows ? at::mm(outside, subspace.basis()) : outside;
+    outside -= rows ? at::mm(along, subspace.basis().t())
+                    : at::mm(subspace.basis(), at::mm(subspace.basis().t(), outside));
+    if (!rows) part(stage->parameters()).zero_();
+    const at::Tensor initial = part(rows ? before : stage->parameters()).clone();
+    part(stage->parameters()).add_(inside).add_(outside);
+    part(stage->gradients()).copy_(inside + outside);
+    subspace.ProjectParameters(stage.get());
+    subspace.ProjectGradients(*stage);
+    const auto far = [](const at::Tensor& a) { return a.abs().max().item<double>(); };
+    EXPECT_LT(far(part(stage->parameters()) - initial - inside), 1e-5) << slot.name;
+    EXPECT_LT(far(part(stage->gradients()) - inside), 1e-5) << slot.name;
+  }
+}
+
+TEST(Subspace, WhatItCannotHoldIsRefusedInOneLine) {
+  const auto why = [](TrainSpec spec) {
+    const auto made = Trainer::Create(spec, MemoryRanks(spec), SmallCorpus(), TestClock);
+    return std::string(made.status().message());
+  };
+  TrainSpec spec = SmallSpec(2, 1, "llama_aten");
+  spec.subspace = 33;
+  EXPECT_THAT(why(spec), testing::HasSubstr("rank 33: want 1 to the model's width, 32"));
+  spec.subspace = -1;
+  EXPECT_THAT(why(spec), testing::HasSubstr("rank -1: want 1 to"));
+  spec.subspace = 8;
+  spec.model.tied_head = true;
+  EXPECT_THAT(why(spec), testing::HasSubstr("want a head of its own"));
+  spec.model.tied_head = false;
+  spec.stage_compute.dtype = "bfloat16";
+  EXPECT_THAT(why(spec), testing::HasSubstr("want float32 on the CPU"));
+  spec = SmallSpec(2, 1, "moe_aten");
+  spec.subspace = 8;
+  EXPECT_THAT(why(spec), testing::HasSubstr("kind 'moe' is not made for it"));
+  spec = SmallSpec(2, 1);
+  spec.subspace = 8;
+  spec.initial = [](const StageLayout&, float*) { return absl::OkStatus(); };
+  EXPECT_THAT(why(spec), testing::HasSubstr("want the seed's"));
 }
 
 }  // namespace

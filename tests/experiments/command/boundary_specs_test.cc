@@ -101,7 +101,7 @@ TEST_P(BoundarySpecs, RunAndSendWhatIsPlanned) {
 
 INSTANTIATE_TEST_SUITE_P(Specs, BoundarySpecs,
                          testing::Values("aqsgd", "warmup", "layers", "magnitude", "bandwidth",
-                                         "accuracy"));
+                                         "accuracy", "subspace"));
 
 // By hand: every boundary begins behind the warm-up, and says so.
 TEST(BoundaryWarmUp, IsTheRunWithoutCodecsUntilItEnds) {

@@ -115,5 +115,23 @@ TEST(BoundarySamples, AreActivationsOfOneRow) {
               HasSubstr("'boundary.backward' has 'aqsgd8', which remembers a sample's activation"));
 }
 
+TEST(BoundarySubspace, WhatItCannotGoWithIsOneLine) {
+  const auto with = [](std::vector<std::string> sets) {
+    sets.insert(sets.begin(), "boundary.subspace=16");
+    return ErrorWith(sets);
+  };
+  EXPECT_THAT(ErrorWith({"boundary.subspace=0"}), HasSubstr("'boundary.subspace' is 0; want 1 to"));
+  const std::string above = std::to_string(ReadWith({})->model.width + 1);
+  EXPECT_THAT(with({"boundary.subspace=" + above}),
+              HasSubstr("= " + above + " has more dimensions than model.width ="));
+  EXPECT_THAT(with({"model.kind=moe"}), HasSubstr("for model.kind = gpt and llama, not for moe"));
+  EXPECT_THAT(with({"model.kind=llama", "model.tied_head=true"}),
+              HasSubstr("want a head of its own"));
+  EXPECT_THAT(with({"model.init=weights"}), HasSubstr("do not lie in a subspace"));
+  EXPECT_THAT(with({"compute.forward_s=0.1", "compute.backward_s=0.1"}),
+              HasSubstr("nothing is trained in a subspace"));
+  EXPECT_THAT(with({"train.dtype=bfloat16"}), HasSubstr("not \"cpu\" and bfloat16"));
+}
+
 }  // namespace
 }  // namespace longhaul

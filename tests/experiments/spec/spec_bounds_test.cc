@@ -148,6 +148,8 @@ const std::map<std::string, Bound> kBounds = {
      Int(
          0, 999'999'999, [](const RunSpec& s) { return *s.boundary.warmup_steps; },
          Plus(kBySteps, {"train.steps=1000000000"}))},
+    {"boundary.subspace", Int(1, 65536, [](const RunSpec& s) { return *s.boundary.subspace; },
+                              {"model.heads=1", "model.width=65536"})},
     {"boundary.nmse_every", Int(0, 1'000'000, OF(boundary.nmse_every))},
     {"boundary.mask_gradients", Flag(OF(boundary.mask_gradients))},
     {"boundary.capture", Text(1024, OF(boundary.capture))},

@@ -75,7 +75,7 @@ TEST(Spec, ResolvedTextReadsBackToItself) {
 TEST(Spec, UnknownKeyBeatsTheMissingOneItWasMeantToBe) {
   EXPECT_EQ(Error(Replaced("forward =", "forwrad =")),
             "demo.toml:20: unknown key 'boundary.forwrad'; known: backward, capture, cuts, "
-            "forward, mask_gradients, nmse_every, policy, warmup_steps");
+            "forward, mask_gradients, nmse_every, policy, subspace, warmup_steps");
   EXPECT_THAT(Error(Replaced("[boundary]", "[bounday]")),
               HasSubstr("demo.toml:19: unknown key 'bounday'; known: boundary, "));
 }

@@ -2,7 +2,6 @@
 // ends, comes back with the checkpoint.
 
 #include <filesystem>
-#include <set>
 
 #include <ATen/Parallel.h>
 
@@ -117,7 +116,6 @@ std::vector<std::string> EveryName() {
 TEST_F(Resume, IsBitIdenticalForEveryCodecOfTheCatalogueAtRandomSteps) {
   const std::vector<std::string> names = EveryName();
   ASSERT_GT(names.size(), 200u);
-  std::set<std::string> refused;
   size_t stateful = 0;
   for (size_t i = 0; i < names.size(); ++i) {
     SCOPED_TRACE(names[i]);
@@ -131,10 +129,7 @@ TEST_F(Resume, IsBitIdenticalForEveryCodecOfTheCatalogueAtRandomSteps) {
       StepTo(*run, step, &whole);
       Evaluate(*run, &whole);
     }
-    if (!whole.status.ok()) {
-      refused.insert(names[i]);
-      continue;
-    }
+    ASSERT_TRUE(whole.status.ok()) << whole.status;
     for (const int64_t kill : {first, second}) {
       const auto killed = Start(spec, names[i]);
       const absl::Status loaded = killed->LoadCheckpoint(directory_);
@@ -160,9 +155,6 @@ TEST_F(Resume, IsBitIdenticalForEveryCodecOfTheCatalogueAtRandomSteps) {
     stateful += (*MakeCodec(names[i]))->NewState({1, 1}) != nullptr;
   }
   EXPECT_GT(stateful, 100u);
-  for (const std::string& name : refused) {
-    EXPECT_THAT(name, testing::StartsWith("subspace-")) << "codes only what lies in its subspace";
-  }
 }
 
 // Of several stages a rank each boundary has its own memory for each micro-batch: the bits are those
