@@ -278,8 +278,7 @@ std::vector<std::string> CodecNames() {
 std::span<const CodecAlias> CodecAliases() { return kAliases; }
 
 std::vector<std::string> ParametricExamples() {
-  return {"topk-64of4096+stat2", "randk-952of4096+int4-b64", "powersgd-r4",
-          "gauss-0.01"};
+  return {"topk-64of4096+stat2", "randk-952of4096+int4-b64", "powersgd-r4", "gauss-0.01"};
 }
 
 size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype) {

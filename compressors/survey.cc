@@ -29,8 +29,7 @@ absl::StatusOr<double> FastestGbPerS(const SurveyOptions& options, double gigaby
 
 // The tensor that a codec is measured on: as one row, or as 1024 tokens where differences are sent.
 struct Trial {
-  Trial(const Codec& codec, const std::vector<float>& row)
-      : shape{1, row.size()}, x(row) {
+  Trial(const Codec& codec, const std::vector<float>& row) : shape{1, row.size()}, x(row) {
     if (DecodingNeedsState(codec) && row.size() % 1024 == 0) shape = {1024, row.size() / 1024};
   }
   Shape shape;

@@ -110,6 +110,12 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
       before.microbatches[i].dy = after.microbatches[i].dx;
     }
   }
+  for (Chunk& chunk : chunks_) {
+    const auto crossing = [&](auto& t) { return NewCrossing(*chunk.stage, t, subspace_); };
+    for (Microbatch& m : chunk.microbatches) {
+      m.crossing = {crossing(m.x), crossing(m.y), crossing(m.dx), crossing(m.dy)};
+    }
+  }
 }
 
 PipelineRank::~PipelineRank() = default;
@@ -123,8 +129,6 @@ PipelineRank::Chunk PipelineRank::NewChunk(Stage* stage, const PipelineProgram& 
   for (Microbatch& m : chunk.microbatches) {
     if (!chunk.first()) m.x = NewTensor(*stage, tokens_), m.dx = NewTensor(*stage, tokens_);
     if (!chunk.last()) m.y = NewTensor(*stage, tokens_), m.dy = NewTensor(*stage, tokens_);
-    const auto crossing = [&](const at::Tensor& t) { return NewCrossing(*stage, t, subspace_); };
-    m.crossing = {crossing(m.x), crossing(m.y), crossing(m.dx), crossing(m.dy)};
   }
   Program own;
   for (const Action& action : program.ranks[rank_]) {
@@ -325,11 +329,6 @@ std::optional<double> PipelineRank::loss_sum() const {
 
 std::string PipelineRank::Doing() const {
   return absl::StrCat("stage ", current_.stage, ", ", ToString(current_), ": ", doing_);
-}
-
-int64_t SampleChannels(const PipelineProgram& program, int64_t windows) {
-  const int stages = program.num_stages();
-  return stages > program.num_ranks() ? windows * stages : windows;
 }
 
 std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,

@@ -147,7 +147,4 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
                                       const std::vector<int>& sample_boundaries = {},
                                       const Subspace* subspace = nullptr);
 
-// How many channels of samples `windows` samples want, of kSampleChannel.
-int64_t SampleChannels(const PipelineProgram& program, int64_t windows);
-
 }  // namespace longhaul

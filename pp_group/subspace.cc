@@ -16,9 +16,8 @@ constexpr int64_t kBasisIndex = int64_t{1} << 40;
 // The embeddings of the model's first stage, without its blocks.
 StageLayout EmbeddingsOf(const ModelSpec& model) {
   StageLayout layout = LayoutOf(model, 0, static_cast<int>(model.blocks));
-  std::erase_if(layout.slots, [](const ParameterSlot& slot) {
-    return slot.stream != StreamVectors::kRows;
-  });
+  std::erase_if(layout.slots,
+                [](const ParameterSlot& slot) { return slot.stream != StreamVectors::kRows; });
   layout.flat_elements = layout.slots.back().offset + layout.slots.back().elements();
   return layout;
 }
@@ -119,7 +118,8 @@ absl::Status CheckSubspace(const ModelSpec& model, const ComputeSpec& compute, i
   if (model.kind != "gpt" && model.kind != "llama") {
     return refuse("kind '", model.kind, "' is not made for it; gpt and llama are");
   }
-  if (model.tied_head) return refuse("a tied head would be held in it, too; want a head of its own");
+  if (model.tied_head)
+    return refuse("a tied head would be held in it, too; want a head of its own");
   if (compute.device == "cpu" && compute.dtype == "float32") return absl::OkStatus();
   return refuse("device '", compute.device, "', ", compute.dtype, ": want float32 on the CPU");
 }

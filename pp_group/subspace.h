@@ -45,7 +45,8 @@ class Subspace {
   at::Tensor InitialEmbeddings(std::span<const int64_t> tokens) const;
 
   at::Tensor basis_, basis_transposed_;
-  at::Tensor token_, position_;  // E: initial embeddings; position_ [T, D] undefined where a model has none
+  at::Tensor token_,
+      position_;  // E: initial embeddings; position_ [T, D] undefined where a model has none
 };
 
 // InvalidArgument in one line: a rank outside 1 to D, a model, dtype or device that it is not made for.

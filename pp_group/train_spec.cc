@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "compressors/catalog.h"
 #include "pp_group/c10d_status.h"
-#include "pp_group/executor.h"
 #include "pp_group/models/model.h"
 #include "pp_group/outer/group_average.h"
 #include "pp_group/outer/outer_rules.h"
@@ -207,6 +206,11 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
   if (!program.ok()) return program.status();
   if (absl::Status s = CheckSamples(spec, *program, corpus); !s.ok()) return s;
   return CheckOptimizers(spec);
+}
+
+int64_t SampleChannels(const PipelineProgram& program, int64_t windows) {
+  const int stages = program.num_stages();
+  return stages > program.num_ranks() ? windows * stages : windows;
 }
 
 absl::StatusOr<PipelineProgram> ProgramOf(const TrainSpec& spec) {

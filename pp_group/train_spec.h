@@ -17,6 +17,9 @@ absl::StatusOr<PipelineProgram> ProgramOf(const TrainSpec& spec);
 // Of a spec that has been checked: which rank of its pipeline holds each stage.
 std::vector<int> RanksOfStages(const TrainSpec& spec);
 
+// How many channels of samples `windows` samples want, of kSampleChannel.
+int64_t SampleChannels(const PipelineProgram& program, int64_t windows);
+
 // InvalidArgument naming the field, what was seen and what is wanted.
 absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus);
 // `elastic`: peers of other groups are met through a RoundKeeper.

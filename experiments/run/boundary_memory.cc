@@ -52,7 +52,8 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_
   const Shape shape = BoundaryShape(spec);
   const auto tokens = static_cast<double>(shape.rows), columns = static_cast<double>(shape.cols);
   // In a subspace the whole tensors are there, too.
-  const double width = static_cast<double>(spec.model.width) + (spec.boundary.subspace ? columns : 0);
+  const double width =
+      static_cast<double>(spec.model.width) + (spec.boundary.subspace ? columns : 0);
   const DType dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   // Over links a stage may be far ahead of the wire; in one process a frame is taken at once.
   const double waiting = spec.net.transport == "loopback" ? 1 : microbatches;
@@ -70,7 +71,8 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_
     for (const auto& [codec, sends] :
          {std::pair{codecs.forward, sends_forward}, std::pair{codecs.backward, !sends_forward}}) {
       const bool by_sample = RemembersSamples(codec);
-      const double state = CodecStateBytes(codec, tokens, columns) + (by_sample ? kChannelBytes : 0);
+      const double state =
+          CodecStateBytes(codec, tokens, columns) + (by_sample ? kChannelBytes : 0);
       bytes.frames += (sends ? waiting : 1) * FrameBytes(codec, tokens, columns, dtype) +
                       (by_sample ? samples : microbatches) * state;
     }

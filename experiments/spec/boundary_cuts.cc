@@ -59,8 +59,9 @@ absl::Status CheckSubspace(const TomlValue& root, const RunSpec& spec) {
   check(*rank <= model.width,
         fmt::format("has more dimensions than model.width = {}", model.width));
   check(model.kind != "moe", "is made for model.kind = gpt and llama, not for moe");
-  check(!model.tied_head,
-        "with model.tied_head = true would hold the head in the subspace, too; want a head of its own");
+  check(
+      !model.tied_head,
+      "with model.tied_head = true would hold the head in the subspace, too; want a head of its own");
   check(model.init.empty(), "with model.init: weights that exist do not lie in a subspace");
   check(!spec.injected(), "with measured seconds in [compute]: nothing is trained in a subspace");
   check(spec.train.device == "cpu" && spec.train.dtype == "float32",

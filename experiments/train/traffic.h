@@ -22,8 +22,9 @@ struct PlannedCrossing {
   int64_t src_rank, dst_rank;  // group * P + rank of the pipeline
   Direction direction;         // kForward: activations, kBackward: their gradients, kOuter, kTied
   std::string codec;
-  Shape shape;  // of one tensor: BoundaryShape, [1, N] (what is not spread) between groups, [1, V D] tied
-  DType dtype;  // of the tensor before its codec
+  Shape
+      shape;  // of one tensor: BoundaryShape, [1, N] (what is not spread) between groups, [1, V D] tied
+  DType dtype;                       // of the tensor before its codec
   int64_t messages_per_turn;         // in every inner step; kOuter: whenever the groups meet
   int64_t turns;                     // of the training
   std::vector<uint64_t> parts = {};  // kOuter: elements of each frame of a message (FrameParts)

@@ -24,6 +24,8 @@ longhaul_test(experiments/command/output_test.cc
 longhaul_test(experiments/command/scale_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/command/simulated_test.cc experiments/command/run_trace_test.cc
   LIBS command_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
+target_compile_definitions(experiments_command_simulated_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
+  LONGHAUL_TRACE_RULES="${CMAKE_CURRENT_SOURCE_DIR}/experiments/trace/trace_rules.py")
 longhaul_test(experiments/command/schedule_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json absl::strings LABELS cpu)
 target_compile_definitions(experiments_command_schedule_command_test PRIVATE
   LONGHAUL_TEST_GRID="${PROJECT_SOURCE_DIR}/docs/results/schedules/grid.csv"

@@ -64,6 +64,9 @@ TEST_P(BoundarySpecs, RunAndSendWhatIsPlanned) {
   ScratchFolder scratch;
   std::vector<std::string> sets;
   if (GetParam() == "warmup") sets = {"boundary.warmup_steps=10"};
+  if (GetParam() == "bandwidth") {
+    sets = {std::string("net.profile=") + LONGHAUL_SPECS + "/two-continents.toml"};
+  }
   const Ran ran = RunInto(scratch.path() + "/results", GetParam(), sets);
   ASSERT_EQ(ran.result.exit_status, 0) << ran.result.output;
   double first = 0, last = 0;
@@ -97,6 +100,15 @@ TEST_P(BoundarySpecs, RunAndSendWhatIsPlanned) {
     EXPECT_THAT(listing.output, HasSubstr(said));
   }
   EXPECT_THAT(ran.result.output, Not(HasSubstr("advice: no sample")));
+  if (GetParam() != "bandwidth") return;
+  // By hand: 16384 + 112 bytes take 0.13 ms of a gigabit and 1.3 ms of 100 Mbit/s, where 8 bits of
+  // 4096 elements, their 64 scales of two bytes, 64 and 112 take 0.352 ms.
+  ASSERT_EQ(ran.switches.size(), 2u);
+  for (const CodecSwitchRow& change : ran.switches) {
+    EXPECT_EQ(change.boundary, 1) << "between the regions";
+    EXPECT_EQ(change.to_codec, "int8-b64");
+    EXPECT_EQ(change.cause, "0.352 ms <= 0.5 ms at 100 Mbit/s");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Specs, BoundarySpecs,

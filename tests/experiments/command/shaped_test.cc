@@ -55,14 +55,21 @@ class Shaped : public testing::Test {
 // One process, on the simulated clock of the last run's links, and both runs over links: the same bits.
 // Of the times no more is said than that real ones are those of links too, and of a busy machine.
 TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
+  // Codecs that begin behind a warm-up and are then chosen step by step: everywhere the same ones.
+  const auto with = [&](std::vector<std::string> sets) {
+    sets.insert(sets.begin(), {"boundary.forward=none", "boundary.warmup_steps=2",
+                               "boundary.policy.by=accuracy", "boundary.policy.target_nmse=0.0117",
+                               "boundary.policy.forward=[\"int4-b64-h64\", \"int8-b64\"]"});
+    return Arguments(sets);
+  };
   std::vector<std::string> simulated =
-      Arguments({"net.profile=transpacific", "compute.flops_per_s=1e12", "compute.mfu=0.5"});
+      with({"net.profile=transpacific", "compute.flops_per_s=1e12", "compute.mfu=0.5"});
   simulated.insert(simulated.end(), {"--clock", "simulated"});
   const CommandResult loopback = RunLonghaul(simulated);
   ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
   const std::vector<std::string> over_links = {"net.transport=ucx"};
   for (const auto& sets : {over_links, {over_links[0], "net.profile=transpacific"}}) {
-    const CommandResult shaped = RunLonghaul(Arguments(sets));
+    const CommandResult shaped = RunLonghaul(with(sets));
     if (shaped.exit_status != 0) {
       ASSERT_THAT(shaped.output, HasSubstr("trained to the end"));
     }
@@ -72,6 +79,18 @@ TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
   }
   const auto record = Record::Open(results(), Record::Mode::kRead);
   ASSERT_TRUE(record.ok()) << record.status();
+  const auto switches = [&](int64_t run) {
+    std::vector<std::string> lines;
+    const std::vector<CodecSwitchRow> rows = *record->CodecSwitches(run);
+    for (const CodecSwitchRow& r : rows) {
+      lines.push_back(std::to_string(r.step) + ", " + std::to_string(r.group_index) + ": " +
+                      r.from_codec + " > " + r.to_codec + ", " + r.cause);
+    }
+    return lines;
+  };
+  EXPECT_GT(switches(1).size(), 4u) << "two groups, two directions, and a change of mind";
+  EXPECT_EQ(switches(2), switches(1));
+  EXPECT_EQ(switches(3), switches(1));
   const std::vector<SimulatedRow> clock = *record->Simulated(1);
   double engine_s = 0, real_s = 0;
   for (const SimulatedRow& t : clock) {

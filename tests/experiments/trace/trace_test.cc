@@ -30,16 +30,16 @@ constexpr char kTiny[] = R"json({"displayTimeUnit":"ms",
 {"name":"process_sort_index","ph":"M","pid":1,"tid":0,"args":{"sort_index":1}},
 {"name":"thread_name","ph":"M","pid":0,"tid":1,"args":{"name":"compute"}},
 {"name":"thread_sort_index","ph":"M","pid":0,"tid":1,"args":{"sort_index":1}},
-{"name":"0F0","cat":"compute","ph":"X","pid":0,"tid":1,"ts":0.000,"dur":2500.000,"args":{}},
+{"name":"0F0","cat":"compute","ph":"X","pid":0,"tid":1,"ts":0.0001,"dur":2500.000,"args":{}},
 {"name":"thread_name","ph":"M","pid":0,"tid":2,"args":{"name":"link 0 > 1"}},
 {"name":"thread_sort_index","ph":"M","pid":0,"tid":2,"args":{"sort_index":2}},
-{"name":"activation 0","cat":"link","ph":"X","pid":0,"tid":2,"ts":2500.000,"dur":29500.000,"args":{"bytes":612}},
+{"name":"activation 0","cat":"link","ph":"X","pid":0,"tid":2,"ts":2500.0001,"dur":29500.000,"args":{"bytes":612}},
 {"name":"thread_name","ph":"M","pid":0,"tid":3,"args":{"name":"link 0 > 1 (2)"}},
 {"name":"thread_sort_index","ph":"M","pid":0,"tid":3,"args":{"sort_index":3}},
-{"name":"activation 1","cat":"link","ph":"X","pid":0,"tid":3,"ts":5000.000,"dur":29500.000,"args":{"bytes":612}},
+{"name":"activation 1","cat":"link","ph":"X","pid":0,"tid":3,"ts":5000.0001,"dur":29500.000,"args":{"bytes":612}},
 {"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"wait"}},
 {"name":"thread_sort_index","ph":"M","pid":1,"tid":1,"args":{"sort_index":1}},
-{"name":"1F0: \"x\"","cat":"wait","ph":"X","pid":1,"tid":1,"ts":0.001,"dur":31999.999,"args":{}}
+{"name":"1F0: \"x\"","cat":"wait","ph":"X","pid":1,"tid":1,"ts":0.0011,"dur":31999.999,"args":{}}
 ]}
 )json";
 
