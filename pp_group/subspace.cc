@@ -125,7 +125,7 @@ absl::Status CheckSubspace(const ModelSpec& model, const ComputeSpec& compute, i
 }
 
 int64_t SubspaceElements(const ModelSpec& model, int64_t rank) {
-  int64_t elements = 2 * rank * model.width;  // U and its transpose
+  int64_t elements = 2 * rank * model.width;
   for (const ParameterSlot& slot : EmbeddingsOf(model).slots) elements += slot.elements();
   return elements;
 }

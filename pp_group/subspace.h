@@ -52,7 +52,4 @@ class Subspace {
 // InvalidArgument in one line: a rank outside 1 to D, a model, dtype or device that it is not made for.
 absl::Status CheckSubspace(const ModelSpec& model, const ComputeSpec& compute, int64_t rank);
 
-// Floats that a process holds for it: U and E.
-int64_t SubspaceElements(const ModelSpec& model, int64_t rank);
-
 }  // namespace longhaul

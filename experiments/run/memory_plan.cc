@@ -19,7 +19,6 @@
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
-#include "pp_group/subspace.h"
 
 namespace longhaul {
 namespace {

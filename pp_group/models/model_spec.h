@@ -67,4 +67,7 @@ ModelSpec OnExpertRank(ModelSpec spec, int rank);
 // Number of parameters of the whole model.
 int64_t ParameterCount(const ModelSpec& spec);
 
+// Floats that a process holds for a subspace of so many dimensions (subspace.h): U twice, and E.
+int64_t SubspaceElements(const ModelSpec& model, int64_t rank);
+
 }  // namespace longhaul

@@ -101,13 +101,13 @@ TEST_P(BoundarySpecs, RunAndSendWhatIsPlanned) {
   }
   EXPECT_THAT(ran.result.output, Not(HasSubstr("advice: no sample")));
   if (GetParam() != "bandwidth") return;
-  // By hand: 16384 + 112 bytes take 0.13 ms of a gigabit and 1.3 ms of 100 Mbit/s, where 8 bits of
-  // 4096 elements, their 64 scales of two bytes, 64 and 112 take 0.352 ms.
+  // By hand: 16384 + 112 bytes take 0.13 ms of a gigabit and 1.3 ms of 100 Mbit/s; 8 bits of 4096
+  // elements, a scale of two bytes for each of 128 rows of 32, 64 and 112 are 4528 bytes: 0.3622 ms.
   ASSERT_EQ(ran.switches.size(), 2u);
   for (const CodecSwitchRow& change : ran.switches) {
     EXPECT_EQ(change.boundary, 1) << "between the regions";
     EXPECT_EQ(change.to_codec, "int8-b64");
-    EXPECT_EQ(change.cause, "0.352 ms <= 0.5 ms at 100 Mbit/s");
+    EXPECT_EQ(change.cause, "0.3622 ms <= 0.5 ms at 100 Mbit/s");
   }
 }
 

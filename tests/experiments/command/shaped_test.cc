@@ -58,7 +58,7 @@ TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
   // Codecs that begin behind a warm-up and are then chosen step by step: everywhere the same ones.
   const auto with = [&](std::vector<std::string> sets) {
     sets.insert(sets.begin(), {"boundary.forward=none", "boundary.warmup_steps=2",
-                               "boundary.policy.by=accuracy", "boundary.policy.target_nmse=0.0117",
+                               "boundary.policy.by=accuracy", "boundary.policy.target_nmse=0.0095",
                                "boundary.policy.forward=[\"int4-b64-h64\", \"int8-b64\"]"});
     return Arguments(sets);
   };
