@@ -250,7 +250,7 @@ void PipelineRank::SumDueWeights(Chunk& chunk) {
     const absl::Duration start = now_();
     chunk.stage->BackwardWeight(chunk.kept[next.slot].get());
     const Action weight{current_.stage, Op::kWeightGradient, static_cast<int>(chunk.next_weight)};
-    times_->backward += Told(spans_, {RankSpan::Kind::kCompute, start, now_(), weight});
+    times_->backward += Watched(spans_, {RankSpan::Kind::kCompute, start, now_(), weight});
     FinishWeight(chunk, next);
   }
 }
@@ -272,7 +272,7 @@ void PipelineRank::Wait(WorkPtr* work, const char* doing) {
 
 absl::Duration PipelineRank::Since(absl::Duration start, RankSpan::Kind kind,
                                    const char* doing) const {
-  return Told(spans_, {kind, start, now_(), current_, doing});
+  return Watched(spans_, {kind, start, now_(), current_, doing});
 }
 
 void PipelineRank::FinishSends() {

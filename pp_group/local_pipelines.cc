@@ -51,8 +51,8 @@ std::vector<LocalPipelines::Group> LocalPipelines::Groups() const {
   return groups;
 }
 
-void LocalPipelines::AtOnce(const std::vector<Group>& groups,
-                            const std::function<void(const Group&, const RankState**)>& run) {
+void LocalPipelines::InParallel(const std::vector<Group>& groups,
+                                const std::function<void(const Group&, const RankState**)>& run) {
   std::vector<const RankState*> busy(groups.size(), nullptr);
   RunAtOnce(
       static_cast<int>(groups.size()),
@@ -69,7 +69,7 @@ void LocalPipelines::Run(const Program& order,
   if (!experts_are_spread() || groups.size() == 1) {
     RunActions(order, on_action, ranks_, &busy_);
   } else {
-    AtOnce(groups, [&](const Group& ranks, const RankState** busy) {
+    InParallel(groups, [&](const Group& ranks, const RankState** busy) {
       try {
         RunActions(order, on_action, ranks, busy);
       } catch (...) {
@@ -109,7 +109,7 @@ std::optional<RowLosses> LocalPipelines::Evaluate(int group, BoundaryCodec codec
     std::erase_if(groups, [&](const Group& ranks) { return ranks.front()->rank.group != group; });
   }
   if (groups.size() > 1) {
-    AtOnce(groups, evaluate);
+    InParallel(groups, evaluate);
   } else if (!groups.empty()) {
     evaluate(groups.front(), nullptr);
   }

@@ -42,8 +42,8 @@ class LocalPipelines {
   bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }
   std::vector<Group> Groups() const;
   std::optional<RowLosses> EvaluateGroup(Group ranks, BoundaryCodec codec, int64_t rows) const;
-  void AtOnce(const std::vector<Group>& groups,
-              const std::function<void(const Group&, const RankState**)>& run);
+  void InParallel(const std::vector<Group>& groups,
+                  const std::function<void(const Group&, const RankState**)>& run);
 
   const TrainSpec& spec_;
   const PipelineProgram& program_;

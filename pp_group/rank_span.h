@@ -32,7 +32,7 @@ inline constexpr char kNormsOfStages[] = "norms of the group's stages";
 using SpanWatch = std::function<void(const RankSpan&)>;
 
 // How long it lasted; told to `watch`, which may be empty.
-inline absl::Duration Told(const SpanWatch& watch, const RankSpan& span) {
+inline absl::Duration Watched(const SpanWatch& watch, const RankSpan& span) {
   if (watch) watch(span);
   return span.end - span.begin;
 }

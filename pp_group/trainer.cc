@@ -118,7 +118,7 @@ void PipelineTrainer::SumTiedGradients() {
       const absl::Duration start = now_();
       (state->tied.get()->*part)();
       state->report.*spent +=
-          Told(state->rank.spans, {kind, start, now_(), std::nullopt, "tied head"});
+          Watched(state->rank.spans, {kind, start, now_(), std::nullopt, "tied head"});
     }
   };
   each(&StepReport::send, RankSpan::Kind::kSend, &TiedHead::SendGradient);
@@ -139,8 +139,8 @@ void PipelineTrainer::UpdateParameters() {
           (state->outer == nullptr ? 0 : state->outer->clipped_groups());
       if (subspace_) subspace_->ProjectParameters(state->stage.get());
     }
-    state->report.optimizer +=
-        Told(state->rank.spans, {RankSpan::Kind::kCompute, start, now_(), std::nullopt, "update"});
+    state->report.optimizer += Watched(
+        state->rank.spans, {RankSpan::Kind::kCompute, start, now_(), std::nullopt, "update"});
   }
 }
 

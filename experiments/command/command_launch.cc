@@ -31,6 +31,7 @@ using nlohmann::json;
 
 struct LaunchOptions {
   std::shared_ptr<LinkOptions> links = std::make_shared<LinkOptions>();
+  std::string profile, file;  // the same links by an option
   std::string gpus, name, results;
   std::string grace = "5s";
   std::string probe = "full", out_of_bounds = "stop";
@@ -59,7 +60,7 @@ class Launch {
   absl::Status Finish(const absl::Status& outcome);
   absl::StatusOr<json> Ask(const json& request, absl::Duration timeout) const;
   std::map<std::string, std::string> EnvironmentOf(size_t rank) const;
-  std::string ToldFile(size_t rank) const;
+  std::string LogFile(size_t rank) const;
   void Show() const;
   void Say(const std::string& line) const {
     fmt::print(out_.progress(), "{}\n", line);
@@ -137,14 +138,14 @@ std::map<std::string, std::string> Launch::EnvironmentOf(size_t rank) const {
       {"GLOO_SOCKET_IFNAME", "net0"},
       {"NCCL_SOCKET_IFNAME", "net0"},
       {"TP_SOCKET_IFNAME", "net0"},
-      {"LONGHAUL_LOG", ToldFile(rank)},
+      {"LONGHAUL_LOG", LogFile(rank)},
       {"LONGHAUL_RUN", fmt::format("{}", run_)}};
   if (!gpus_.empty()) environment["CUDA_VISIBLE_DEVICES"] = gpus_[rank % gpus_.size()];
   if (getenv("OMP_NUM_THREADS") == nullptr) environment["OMP_NUM_THREADS"] = "1";  // as torchrun
   return environment;
 }
 
-std::string Launch::ToldFile(size_t rank) const {
+std::string Launch::LogFile(size_t rank) const {
   return fmt::format("{}/launch-{}/rank-{}.jsonl", std::filesystem::absolute(folder_).string(),
                      run_, rank);
 }
@@ -202,12 +203,12 @@ absl::Status Launch::ReadyRun() {
   if (auto s = record_->SetLab(run_, info->value("emulator", ""), congestion_control); !s.ok()) {
     return s;
   }
-  const std::filesystem::path told = std::filesystem::path(ToldFile(0)).parent_path();
+  const std::filesystem::path folder = std::filesystem::path(LogFile(0)).parent_path();
   std::error_code error;
-  std::filesystem::create_directories(told, error);
+  std::filesystem::create_directories(folder, error);
   if (error) {
     return absl::UnavailableError(
-        fmt::format("cannot make {}: {}", told.string(), error.message()));
+        fmt::format("cannot make {}: {}", folder.string(), error.message()));
   }
   return Verify(LinkPhase::kBefore);
 }
@@ -261,20 +262,20 @@ absl::Status Launch::AfterPrograms() {
                     std::string(counted.status().message())));
   }
   counted_ = *std::move(counted);
-  std::vector<Told> told(ends_.size());
+  std::vector<ProgramLog> logs(ends_.size());
   for (size_t rank = 0; rank < ends_.size(); ++rank) {
-    auto read =
-        ReadTold(ToldFile(rank), static_cast<int64_t>(rank), static_cast<int64_t>(ends_.size()));
+    auto read = ReadProgramLog(LogFile(rank), static_cast<int64_t>(rank),
+                               static_cast<int64_t>(ends_.size()));
     if (!read.ok()) return read.status();
-    told[rank] = *std::move(read);
-    if (told[rank].bad_lines == 0) continue;
+    logs[rank] = *std::move(read);
+    if (logs[rank].bad_lines == 0) continue;
     remarks_.push_back(
         fmt::format("rank {} wrote {} lines to $LONGHAUL_LOG that are none of "
                     "longhaul.log's; {}",
-                    rank, told[rank].bad_lines, told[rank].first_bad));
+                    rank, logs[rank].bad_lines, logs[rank].first_bad));
   }
   const absl::Status added =
-      AddWhatWasTold(*record_, run_, lab_.topology, told, ends_, began_s_, before_, counted_);
+      AddProgramLogs(*record_, run_, lab_.topology, logs, ends_, began_s_, before_, counted_);
   if (!added.ok()) return added;
   if (status_ != 0) return absl::OkStatus();  // a program that failed says nothing of links
   return Verify(LinkPhase::kAfter);
@@ -282,7 +283,7 @@ absl::Status Launch::AfterPrograms() {
 
 absl::Status Launch::Finish(const absl::Status& outcome) {
   std::error_code ignored;  // what was told is in the record now
-  std::filesystem::remove_all(std::filesystem::path(ToldFile(0)).parent_path(), ignored);
+  std::filesystem::remove_all(std::filesystem::path(LogFile(0)).parent_path(), ignored);
   std::string reason(outcome.message());
   if (reason.empty() && !remarks_.empty()) reason = fmt::format("{}", fmt::join(remarks_, "; "));
   const RunStatus status = status_ == 128 + SIGINT               ? RunStatus::kInterrupted
@@ -327,6 +328,19 @@ void Launch::Show() const {
   fmt::print("record: {}/{}   report: longhaul report {}\n", folder_, kRecordFile, folder_);
 }
 
+// The links may be an argument or one of two options; what says otherwise than another is refused.
+absl::Status TakeLinks(const LaunchOptions& options) {
+  std::string& links = options.links->links;
+  for (const std::string& other : {options.profile, options.file}) {
+    if (!other.empty() && !links.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("links '{}' and '{}': want one of them", links, other));
+    }
+    if (!other.empty()) links = other;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status) {
@@ -338,8 +352,8 @@ void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, in
   AddLinkOptions(*command, options->links);
   command->add_option("-n", options->links->nodes, "ranks, each in a node of its own (as --nodes)")
       ->check(CLI::Range(2, 26));
-  command->add_option("--profile,--links", options->links->links,
-                      "the links by name or file, as LINKS");
+  command->add_option("--profile", options->profile, "the links by name, as LINKS");
+  command->add_option("--links", options->file, "the links by a topology file, as LINKS");
   command->add_option("--gpus", options->gpus, "0 or 0,1: GPUs that ranks see, in turn")
       ->capture_default_str();
   command->add_option("--name", options->name, "of the run (default: the links')");
@@ -364,7 +378,9 @@ void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, in
   AddOutputOptions(*command, options->output);
   command->callback([options, program, exit_status] {
     CommandOutput out(options->output);
-    const auto status = Launch(*options, *program, out).Run();
+    const absl::Status links = TakeLinks(*options);
+    const absl::StatusOr<int> status =
+        links.ok() ? Launch(*options, *program, out).Run() : absl::StatusOr<int>(links);
     *exit_status = status.ok() ? *status : out.Finish("launch/1", status.status());
   });
 }

@@ -150,12 +150,18 @@ Topology BareMesh(int nodes) {
 
 absl::StatusOr<Topology> TopologyOf(const LinkOptions& options) {
   if (IsTopologyFile(options.links)) {
-    if (options.nodes == 0) return ReadTopology(options.links);
-    return absl::InvalidArgumentError("--nodes: a topology file says itself which nodes there are");
+    auto topology = ReadTopology(options.links);
+    if (!topology.ok() || options.nodes == 0) return topology;
+    const size_t nodes = topology->nodes.size();
+    if (nodes == static_cast<size_t>(options.nodes)) return topology;
+    return absl::InvalidArgumentError(fmt::format("{} has {} nodes of its own; {} were asked for",
+                                                  options.links, nodes, options.nodes));
   }
   if (RegionTableOf(options.links) != nullptr && options.nodes != 0) {
     return absl::InvalidArgumentError(
-        "--nodes: a table of regions has a node for each: aws:us-east-1,eu-west-1 takes two");
+        fmt::format("{} has a node for each region: leave out that {} were asked for; "
+                    "aws:us-east-1,eu-west-1 takes two",
+                    options.links, options.nodes));
   }
   if (options.links.empty() && options.figures.empty() && options.traces.empty()) {
     return absl::InvalidArgumentError(

@@ -47,7 +47,7 @@ void Say(std::FILE* out, const std::string& line) {
 absl::Status WithAdvice(const absl::Status& outcome, const RunPlace& place, const RunSpec& spec) {
   if (outcome.ok()) return outcome;
   return absl::Status(outcome.code(),
-                      std::string(outcome.message()) + HowToGoOn(place, spec, outcome));
+                      std::string(outcome.message()) + HowToResume(place, spec, outcome));
 }
 
 // Of a run that `--resume` finds ended: OK when it ended ok.
@@ -163,6 +163,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   if (arguments.verbose) Say(out.progress(), ToToml(*spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
   for (const std::string& line : place->notices) Say(out.progress(), line);
+  for (const std::string& line : LinkAdvice(*spec)) Say(out.progress(), line);
   if (!spec->injected()) {
     for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
     for (const std::string& line : SampleAdvice(*spec)) Say(out.progress(), line);

@@ -300,7 +300,7 @@ absl::Status ChooseCuts(const CutsOptions& o) {
 
 void AddScheduleCommand(CLI::App& app, int* exit_status) {
   CLI::App* schedule =
-      app.add_subcommand("schedule", "a schedule drawn; schedules ranked for links");
+      app.add_subcommand("schedule", "a schedule drawn; schedules ranked for links; where to cut");
   schedule->require_subcommand(1);
   auto show = std::make_shared<ShowOptions>();
   CLI::App* s = schedule->add_subcommand("show", "one step of a schedule as text and SVG");

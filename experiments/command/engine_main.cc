@@ -6,6 +6,9 @@ int main(int argc, char** argv) {
       "compressed stage boundary costs."};
   app.require_subcommand(1);
   app.set_version_flag("--version", LONGHAUL_VERSION);
+  app.footer(
+      "New here: docs/tutorial.md, your first question in twenty minutes. Which command for which "
+      "question: README.md.");
   int exit_status = 0;
   std::vector<std::string> program;
   longhaul::AddDoctorCommand(app, &exit_status);

@@ -21,6 +21,16 @@ std::vector<std::string> WarmUpAdvice(const RunSpec& spec) {
       spec.train.warmup_steps.value_or(0), steps, 100 * kLeastWarmUpShare)};
 }
 
+std::vector<std::string> LinkAdvice(const RunSpec& spec) {
+  if (spec.net.profile.empty() || spec.net.transport != "loopback" || spec.simulated_clock()) {
+    return {};
+  }
+  return {fmt::format(
+      "net.profile = \"{}\" has no effect with net.transport = \"loopback\": all ranks are in this "
+      "process; --set net.transport=ucx puts them behind these links",
+      spec.net.profile)};
+}
+
 std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs) {
   constexpr std::string_view kFact = "_clipped_steps";
   int64_t clipped = 0, steps = 0;

@@ -18,6 +18,9 @@ namespace longhaul {
 constexpr double kLeastWarmUpShare = kWarmUpShare;
 std::vector<std::string> WarmUpAdvice(const RunSpec& spec);
 
+// Before a run: links that are named and that nothing goes over.
+std::vector<std::string> LinkAdvice(const RunSpec& spec);
+
 // After training, from the runs' facts: a clip_norm that acted in under 5 % of all steps.
 constexpr double kLeastClippedShare = 0.05;
 std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs);

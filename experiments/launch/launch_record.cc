@@ -116,20 +116,20 @@ std::map<std::pair<int64_t, int64_t>, int64_t> BytesBetween(const Topology& topo
   return bytes;
 }
 
-absl::Status AddWhatWasTold(Record& record, int64_t run, const Topology& topology,
-                            const std::vector<Told>& told, const std::vector<RankEnd>& ends,
+absl::Status AddProgramLogs(Record& record, int64_t run, const Topology& topology,
+                            const std::vector<ProgramLog>& logs, const std::vector<RankEnd>& ends,
                             double began_s, const json& before, const json& after) {
   std::vector<StepRow> steps;
   std::vector<CrossingRow> crossings;
   std::map<std::string, std::string> facts;
   const auto paths = BytesBetween(topology, before, after);
-  for (size_t rank = 0; rank < told.size(); ++rank) {
-    const auto of_rank = StepsOf(told[rank], began_s);
+  for (size_t rank = 0; rank < logs.size(); ++rank) {
+    const auto of_rank = StepsOf(logs[rank], began_s);
     steps.insert(steps.end(), of_rank.begin(), of_rank.end());
-    crossings.insert(crossings.end(), told[rank].crossings.begin(), told[rank].crossings.end());
-    if (told[rank].bad_lines == 0) continue;
+    crossings.insert(crossings.end(), logs[rank].crossings.begin(), logs[rank].crossings.end());
+    if (logs[rank].bad_lines == 0) continue;
     facts[fmt::format("told_wrongly_by_rank_{}", rank)] =
-        fmt::format("{} lines, {}", told[rank].bad_lines, told[rank].first_bad);
+        fmt::format("{} lines, {}", logs[rank].bad_lines, logs[rank].first_bad);
   }
   for (const auto& [path, bytes] : paths) {
     bool known = false;
@@ -142,7 +142,7 @@ absl::Status AddWhatWasTold(Record& record, int64_t run, const Topology& topolog
     crossings.push_back({.src_rank = path.first,
                          .dst_rank = path.second,
                          .direction = Direction::kOther,
-                         .codec = "untold",
+                         .codec = "unknown",
                          .tensors = 0,
                          .elements = 0,
                          .payload_bytes = 0,
@@ -152,7 +152,7 @@ absl::Status AddWhatWasTold(Record& record, int64_t run, const Topology& topolog
   facts.merge(FactsOf(ends));
   int64_t last_step = 0;
   for (const StepRow& step : steps) last_step = std::max(last_step, step.step);
-  for (const Told& one : told) {
+  for (const ProgramLog& one : logs) {
     if (!one.final_nat) continue;
     facts["final_loss_nat"] = fmt::format("{}", *one.final_nat);
     if (!one.standard_error_nat) continue;  // an evaluation without its error is no evaluation

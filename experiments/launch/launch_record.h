@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/launch/program_log.h"
 #include "experiments/launch/rank_end.h"
-#include "experiments/launch/told_by_program.h"
 #include "experiments/record/record.h"
 #include "netem/topology/topology.h"
 
@@ -31,11 +31,11 @@ RunRow LaunchRow(const LaunchPlan& plan, int64_t experiment);
 std::vector<LinkRow> LinkRowsOf(const Topology& topology, LinkPhase phase,
                                 const nlohmann::json& probe, const nlohmann::json& stats);
 
-// Steps, crossings, evaluation and facts of a program that has ended. `told` and `ends` by rank;
+// Steps, crossings, evaluation and facts of a program that has ended. `logs` and `ends` by rank;
 // `began_s`: CLOCK_MONOTONIC when the programs were started, of which a rank's first step is timed;
 // `before`, `after`: the lab's "stats" around the program.
-absl::Status AddWhatWasTold(Record& record, int64_t run, const Topology& topology,
-                            const std::vector<Told>& told, const std::vector<RankEnd>& ends,
+absl::Status AddProgramLogs(Record& record, int64_t run, const Topology& topology,
+                            const std::vector<ProgramLog>& logs, const std::vector<RankEnd>& ends,
                             double began_s, const nlohmann::json& before,
                             const nlohmann::json& after);
 

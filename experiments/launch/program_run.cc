@@ -32,10 +32,10 @@ namespace longhaul {
 namespace {
 
 // In the lab's own /run, so that nothing of it is left.
-constexpr char kToldFolder[] = "/run/longhaul-told";
+constexpr char kLogFolder[] = "/run/longhaul-told";
 constexpr absl::Duration kGrace = absl::Seconds(5);
 
-std::string ToldFile(size_t rank) { return fmt::format("{}/rank-{}.jsonl", kToldFolder, rank); }
+std::string LogFile(size_t rank) { return fmt::format("{}/rank-{}.jsonl", kLogFolder, rank); }
 
 // A port of the loopback interface that nobody has now.
 absl::StatusOr<int> FreePort() {
@@ -70,7 +70,7 @@ std::map<std::string, std::string> EnvironmentOf(const RunSpec& spec, size_t ran
       {"GLOO_SOCKET_IFNAME", "lo"},
       {"TP_SOCKET_IFNAME", "lo"},
       {"OMP_NUM_THREADS", fmt::format("{}", spec.limits.threads)},
-      {"LONGHAUL_LOG", ToldFile(rank)},
+      {"LONGHAUL_LOG", LogFile(rank)},
       {"LONGHAUL_SEED", fmt::format("{}", spec.seed)},
       {"LONGHAUL_TOKENS", fmt::format("{}", spec.train.tokens.value_or(0))},
       {"LONGHAUL_STAGES", fmt::format("{}", spec.schedule.stages)},
@@ -111,9 +111,9 @@ absl::Status ReadyPlace() {
   for (const auto& entry : std::filesystem::directory_iterator("/run/host", error)) {
     (void)ShowHostRun("/run/" + entry.path().filename().string());
   }
-  if (mkdir(kToldFolder, 0700) != 0 ||
-      mount("tmpfs", kToldFolder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=1g") != 0) {
-    return ErrnoStatus(fmt::format("make {} for what the program tells", kToldFolder), errno);
+  if (mkdir(kLogFolder, 0700) != 0 ||
+      mount("tmpfs", kLogFolder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=700,size=1g") != 0) {
+    return ErrnoStatus(fmt::format("make {} for what the program tells", kLogFolder), errno);
   }
   return absl::OkStatus();
 }
@@ -167,13 +167,14 @@ absl::StatusOr<ProgramRun> RunRanks(const RunSpec& spec, const std::string& outs
   output->Finish();
   ProgramRun run{EndsOfRanks(started, ends, status, began), {}, lines.Taken()};
   for (size_t rank = 0; rank < ranks; ++rank) {
-    auto told = ReadTold(ToldFile(rank), static_cast<int64_t>(rank), static_cast<int64_t>(ranks));
-    if (!told.ok()) return told.status();
-    run.told.push_back(*std::move(told));
+    auto log =
+        ReadProgramLog(LogFile(rank), static_cast<int64_t>(rank), static_cast<int64_t>(ranks));
+    if (!log.ok()) return log.status();
+    run.logs.push_back(*std::move(log));
   }
   const auto stages = static_cast<size_t>(spec.schedule.stages);
   for (size_t rank = 0; rank < ranks; ++rank) {
-    run.told[rank].RanksAre(static_cast<int64_t>(rank / stages),
+    run.logs[rank].RanksAre(static_cast<int64_t>(rank / stages),
                             static_cast<int64_t>(rank % stages), spec.schedule.stages);
   }
   return run;
@@ -187,19 +188,19 @@ void EmitFact(EventSink& sink, const std::string& key, const std::string& value)
 void EmitRun(const ProgramRun& run, absl::Time began, bool counts, EventSink& sink) {
   int64_t last_step = 0;
   std::optional<double> error;
-  for (const Told& told : run.told) {
-    for (const StepRow& step : StepsOf(told, Seconds(began))) {
+  for (const ProgramLog& log : run.logs) {
+    for (const StepRow& step : StepsOf(log, Seconds(began))) {
       sink.Emit(EventOf("step", step));
       last_step = std::max(last_step, step.step);
     }
-    for (const CrossingRow& row : told.crossings) sink.Emit(EventOf("told_crossing", row));
-    for (const auto& [name, value] : told.environment) EmitFact(sink, "read_" + name, value);
-    if (told.standard_error_nat) error = told.standard_error_nat;
+    for (const CrossingRow& row : log.crossings) sink.Emit(EventOf("told_crossing", row));
+    for (const auto& [name, value] : log.environment) EmitFact(sink, "read_" + name, value);
+    if (log.standard_error_nat) error = log.standard_error_nat;
   }
   for (const auto& [key, value] : FactsOf(run.ended.ranks)) EmitFact(sink, key, value);
   if (!counts) return;
   for (const auto& [codec, loss] :
-       {std::pair(EvalCodec::kOff, FinalOf(run.told)), {EvalCodec::kOn, FinalOnOf(run.told)}}) {
+       {std::pair(EvalCodec::kOff, FinalOf(run.logs)), {EvalCodec::kOn, FinalOnOf(run.logs)}}) {
     if (!loss) continue;
     const EvaluationRow row{last_step, codec, *loss, error.value_or(0), 0};
     sink.Emit(EventOf("evaluation", row));

@@ -38,33 +38,33 @@ absl::Status JudgeEnds(const RunSpec& spec, const ProgramRun& run) {
 }
 
 absl::Status JudgeLoss(const ProgramRun& run) {
-  for (size_t rank = 0; rank < run.told.size(); ++rank) {
-    const Told& told = run.told[rank];
-    if (told.bad_lines == 0) continue;
+  for (size_t rank = 0; rank < run.logs.size(); ++rank) {
+    const ProgramLog& log = run.logs[rank];
+    if (log.bad_lines == 0) continue;
     return absl::AbortedError(
         fmt::format("rank {} wrote {} lines to $LONGHAUL_LOG that are none of longhaul.log's; {}",
-                    rank, told.bad_lines, told.first_bad));
+                    rank, log.bad_lines, log.first_bad));
   }
   std::optional<size_t> teller;
-  for (size_t rank = 0; rank < run.told.size(); ++rank) {
-    const std::optional<double>& loss = run.told[rank].final_nat;
+  for (size_t rank = 0; rank < run.logs.size(); ++rank) {
+    const std::optional<double>& loss = run.logs[rank].final_nat;
     if (!loss) continue;
-    const bool differs = teller && *loss != *run.told[*teller].final_nat && !std::isnan(*loss);
+    const bool differs = teller && *loss != *run.logs[*teller].final_nat && !std::isnan(*loss);
     if (differs) {
       return absl::AbortedError(fmt::format(
           "ranks {} and {} told different losses, {} and {}: tell the mean, on one rank or on all",
-          *teller, rank, *run.told[*teller].final_nat, *loss));
+          *teller, rank, *run.logs[*teller].final_nat, *loss));
     }
     if (!teller || std::isnan(*loss)) teller = rank;
   }
   if (!teller) {
     return absl::AbortedError(
-        FinalOnOf(run.told)
+        FinalOnOf(run.logs)
             ? "it told final_on= and no final=: the held-out loss with exact boundaries is what the "
               "price is of"
             : "it never told its loss: no rank called longhaul.log(final=...)");
   }
-  if (!std::isnan(*run.told[*teller].final_nat)) return absl::OkStatus();
+  if (!std::isnan(*run.logs[*teller].final_nat)) return absl::OkStatus();
   return absl::OutOfRangeError(
       fmt::format("diverged: rank {} told a final loss that is no finite number", *teller));
 }
@@ -72,9 +72,9 @@ absl::Status JudgeLoss(const ProgramRun& run) {
 // Ranks of a pipeline may all tell the same tokens, those of data parallel groups each its own.
 absl::Status JudgeTokens(const RunSpec& spec, const ProgramRun& run) {
   int64_t sum = 0, most = 0;
-  for (const Told& told : run.told) {
+  for (const ProgramLog& log : run.logs) {
     int64_t own = 0;
-    for (const auto& [number, step] : told.steps) own += step.tokens;
+    for (const auto& [number, step] : log.steps) own += step.tokens;
     sum += own;
     most = std::max(most, own);
   }
@@ -93,8 +93,8 @@ absl::Status JudgeTokens(const RunSpec& spec, const ProgramRun& run) {
 // Codecs that the ranks' groups counted bytes of, in one direction of a boundary or anywhere.
 std::set<std::string> CodecsSeen(const ProgramRun& run, std::optional<Direction> direction) {
   std::set<std::string> seen;
-  for (const Told& told : run.told) {
-    for (const auto& [where, bytes] : told.payload_by_codec) {
+  for (const ProgramLog& log : run.logs) {
+    for (const auto& [where, bytes] : log.payload_by_codec) {
       if (direction && where.first != *direction) continue;
       if (bytes > 0 && where.second != "none") seen.insert(where.second);
     }
@@ -132,8 +132,9 @@ absl::Status JudgeCodecs(const RunSpec& spec, const ProgramRun& run) {
   return absl::OkStatus();
 }
 
-std::optional<double> FirstOf(const std::vector<Told>& told, std::optional<double> Told::*loss) {
-  for (const Told& one : told) {
+std::optional<double> FirstOf(const std::vector<ProgramLog>& logs,
+                              std::optional<double> ProgramLog::*loss) {
+  for (const ProgramLog& one : logs) {
     if (one.*loss) return one.*loss;
   }
   return std::nullopt;
@@ -141,12 +142,12 @@ std::optional<double> FirstOf(const std::vector<Told>& told, std::optional<doubl
 
 }  // namespace
 
-std::optional<double> FinalOf(const std::vector<Told>& told) {
-  return FirstOf(told, &Told::final_nat);
+std::optional<double> FinalOf(const std::vector<ProgramLog>& logs) {
+  return FirstOf(logs, &ProgramLog::final_nat);
 }
 
-std::optional<double> FinalOnOf(const std::vector<Told>& told) {
-  return FirstOf(told, &Told::final_on_nat);
+std::optional<double> FinalOnOf(const std::vector<ProgramLog>& logs) {
+  return FirstOf(logs, &ProgramLog::final_on_nat);
 }
 
 absl::Status Judge(const RunSpec& spec, const ProgramRun& run) {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "experiments/launch/program_log.h"
 #include "experiments/launch/rank_end.h"
-#include "experiments/launch/told_by_program.h"
 #include "experiments/spec/spec.h"
 
 namespace longhaul {
@@ -14,13 +14,13 @@ namespace longhaul {
 // A run of a campaign's [program] that has ended: what is known of it.
 struct ProgramRun {
   RanksEnded ended;
-  std::vector<Told> told;               // by rank
+  std::vector<ProgramLog> logs;         // by rank
   std::vector<std::string> last_lines;  // by rank, of its standard error, else of its output
 };
 
 // The loss that the ranks told, each the same one where several did; nullopt: none did.
-std::optional<double> FinalOf(const std::vector<Told>& told);
-std::optional<double> FinalOnOf(const std::vector<Told>& told);
+std::optional<double> FinalOf(const std::vector<ProgramLog>& logs);
+std::optional<double> FinalOnOf(const std::vector<ProgramLog>& logs);
 
 // Whether its loss counts. In one line, with what to do:
 // Unavailable: a rank failed, or they had not ended in time. OutOfRange: its loss is no number.

@@ -22,8 +22,8 @@ FaultLedger::FaultLedger(const OuterPlan& plan, int64_t stages, std::function<ab
     : plan_(plan), stages_(stages), now_(std::move(now)) {}
 
 // The last stage may tell of a step after another stage has told that the group is lost: of one
-// before the loss, whose price it then is, or of the very one, which one stage finished in vain.
-bool FaultLedger::ToldAfterALoss(const StepRow& step) {
+// before the loss, whose price it then is, or of the very one, which one stage finished for nothing.
+bool FaultLedger::TakeStepOfALostGroup(const StepRow& step) {
   for (Struck& fault : faults_) {
     if (!fault.waits || fault.row.what == "join") continue;
     if (fault.row.group_index != step.group_index) continue;
@@ -40,7 +40,7 @@ bool FaultLedger::ToldAfterALoss(const StepRow& step) {
 
 void FaultLedger::SeeStep(const StepRow& step) {
   group_step_[step.group_index] = step.step;
-  if (step.stage != stages_ - 1 || ToldAfterALoss(step)) return;
+  if (step.stage != stages_ - 1 || TakeStepOfALostGroup(step)) return;
   int64_t& tokens = unsynced_tokens_[step.group_index];
   tokens = step.outer_synced ? 0 : tokens + step.tokens;
   for (Struck& fault : faults_) {

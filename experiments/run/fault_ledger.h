@@ -40,7 +40,7 @@ class FaultLedger {
     bool changed = true;
   };
 
-  bool ToldAfterALoss(const StepRow& step);
+  bool TakeStepOfALostGroup(const StepRow& step);
 
   const OuterPlan plan_;
   const int64_t stages_;

@@ -141,8 +141,8 @@ struct Begun {
   std::string notice = {};
 };
 
-absl::StatusOr<Begun> BeginOrGoOn(Record& record, int64_t experiment, const std::string& arm,
-                                  const RunSpec& spec, const EventFolder& events) {
+absl::StatusOr<Begun> BeginOrResume(Record& record, int64_t experiment, const std::string& arm,
+                                    const RunSpec& spec, const EventFolder& events) {
   const std::string id = std::to_string(events.attempts.front().id);
   const auto known = record.RunWithFact(kFirstAttemptFact, id);
   if (!known.ok()) return known.status();
@@ -215,7 +215,7 @@ absl::Status CheckEvents(const RunSpec& spec, const EventFolder& events) {
 absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const std::string& arm,
                                       const RunSpec& spec, const EventFolder& events) {
   if (absl::Status s = CheckEvents(spec, events); !s.ok()) return s;
-  const auto begun = BeginOrGoOn(record, experiment, arm, spec, events);
+  const auto begun = BeginOrResume(record, experiment, arm, spec, events);
   if (!begun.ok()) return begun.status();
   Ingested result{.run = begun->run, .outcome = absl::OkStatus(), .notices = {}};
   if (begun->ended) {

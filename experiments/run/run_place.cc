@@ -282,7 +282,7 @@ absl::StatusOr<RunPlace> PlaceRun(Record& record, const RunRow& row, const RunSp
                 : StartAnew(record, row, spec, std::move(place));
 }
 
-std::string HowToGoOn(const RunPlace& place, const RunSpec& spec, const absl::Status& failure) {
+std::string HowToResume(const RunPlace& place, const RunSpec& spec, const absl::Status& failure) {
   // Outcomes: diverged, partial, invalid; or what was asked for, which a second run asks for too.
   if (failure.ok() || absl::IsOutOfRange(failure) || absl::IsDataLoss(failure) ||
       absl::IsFailedPrecondition(failure) || absl::IsInvalidArgument(failure)) {

@@ -41,6 +41,6 @@ absl::StatusOr<RunPlace> PlaceRun(Record& record, const RunRow& row, const RunSp
                                   bool resume);
 
 // What to do after `failure` of a run, for the end of its message.
-std::string HowToGoOn(const RunPlace& place, const RunSpec& spec, const absl::Status& failure);
+std::string HowToResume(const RunPlace& place, const RunSpec& spec, const absl::Status& failure);
 
 }  // namespace longhaul

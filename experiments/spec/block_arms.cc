@@ -133,11 +133,19 @@ void AddJointCells(const Design& d, Arms& arms) {
 }
 
 constexpr Block kBlocks[] = {
-    {"R", 1, AddNothing},    {"A", 8, AddControls},   {"P", 8, AddPrimary},
-    {"X", 8, AddStrong},     {"B", 8, AddBits},       {"G", 8, AddNoise},
-    {"L", 8, AddLocations},  {"T", 4, AddTuning},     {"E", 16, AddExtrapolation},
-    {"D", 1, AddReplicas},   {"N", 1, AddLocalBatch}, {"C", 1, AddOuterCodecs},
-    {"J", 4, AddJointCells},
+    {"R", "reference", 1, AddNothing},
+    {"A", "controls", 8, AddControls},
+    {"P", "primary", 8, AddPrimary},
+    {"X", "strong", 8, AddStrong},
+    {"B", "bits", 8, AddBits},
+    {"G", "Gaussian", 8, AddNoise},
+    {"L", "location", 8, AddLocations},
+    {"T", "tuning", 4, AddTuning},
+    {"E", "extrapolation", 16, AddExtrapolation},
+    {"D", "DiLoCo", 1, AddReplicas},
+    {"N", "local batch", 1, AddLocalBatch},
+    {"C", "outer codec", 1, AddOuterCodecs},
+    {"J", "joint", 4, AddJointCells},
 };
 
 }  // namespace

@@ -72,7 +72,8 @@ class Arms {
 
 struct Block {
   std::string_view name;
-  int64_t divisor;  // of model.blocks: the deepest S that the block cuts it into
+  std::string_view what;  // its name in words, as in docs/campaigns.md
+  int64_t divisor;        // of model.blocks: the deepest S that the block cuts it into
   void (*add)(const Design&, Arms&);
 };
 // Of arm A2-order: half as many micro-batches, or another number that divides the rows.

@@ -55,9 +55,9 @@ void ReadBlocks(TableReader& r, Design& d) {
   for (const Block& block : Blocks()) {
     r.Check(!d.Has(block.name) || d.model_blocks % block.divisor == 0,
             r.Has("blocks") ? "blocks" : "tier",
-            fmt::format("has block '{}', which cuts the model into up to {} equal stages: "
+            fmt::format("has block '{}' ({}), which cuts the model into up to {} equal stages: "
                         "model.blocks is {}; want a multiple of {}",
-                        block.name, block.divisor, d.model_blocks, block.divisor));
+                        block.name, block.what, block.divisor, d.model_blocks, block.divisor));
   }
 }
 
@@ -84,9 +84,10 @@ void ReadGrid(TableReader& r, Design& d) {
                 std::is_sorted(list->begin(), list->end(), std::less_equal<>()),
             key, "want numbers from 1 to 65536, each above the one before");
   }
-  r.Check(!d.Has("C") || !d.outer_codecs.empty(), "outer_codecs", "block 'C' has none to try");
+  r.Check(!d.Has("C") || !d.outer_codecs.empty(), "outer_codecs",
+          "block 'C' (outer codec) has none to try");
   for (const std::string& codec : d.outer_codecs) {
-    r.Check(codec != "none", "outer_codecs", "holds \"none\", which block 'D' has");
+    r.Check(codec != "none", "outer_codecs", "holds \"none\", which block 'D' (DiLoCo) has");
   }
   const bool wanted = d.Has("D") || d.Has("C") || d.Has("J");
   for (const int64_t groups : d.replicas) {
@@ -121,15 +122,17 @@ absl::StatusOr<Design> ReadDesign(const TomlValue& root) {
   ReadPair(r, "noise_codecs", &d.noise);
   if (r.status().ok()) ReadGrid(r, d);
   if (!r.status().ok()) return r.status();
-  r.Check(!d.Has("G") || !r.Has("codecs") || r.Has("noise_codecs"), "codecs",
-          "stands without campaign.noise_codecs, by which block 'G' imitates its error: run it "
-          "once and take the measured NMSE, as [\"gauss-0.0116\", \"gauss-3.55e-05\"]");
+  r.Check(
+      !d.Has("G") || !r.Has("codecs") || r.Has("noise_codecs"), "codecs",
+      "stands without campaign.noise_codecs, by which block 'G' (Gaussian) imitates its error: run it "
+      "once and take the measured NMSE, as [\"gauss-0.0116\", \"gauss-3.55e-05\"]");
   r.Check(!d.Has("A") || OtherMicrobatches(d) != d.microbatches, "tier",
-          "has block 'A', whose arm A2-order wants another number of micro-batches; "
+          "has block 'A' (controls), whose arm A2-order wants another number of micro-batches; "
           "train.batch_rows = 1 has one alone");
-  r.Check(d.Has("R") || r.Has("budgets"), "blocks",
-          "has no 'R' and the campaign no budgets: arms are compared with the reference at "
-          "budgets around D0");
+  r.Check(
+      d.Has("R") || r.Has("budgets"), "blocks",
+      "has no 'R' (reference) and the campaign no budgets: arms are compared with the reference at "
+      "budgets around D0");
   d.where = r.Where(r.Has("blocks") ? "blocks" : "tier");
   if (!r.status().ok()) return r.status();
   return d;

@@ -20,7 +20,7 @@ constexpr auto kWork = RankSpan::Kind::kExchange, kWaits = RankSpan::Kind::kExch
 void OuterRound::Count(RankState& state, absl::Duration start, RankSpan::Kind kind,
                        const char* doing, const OuterExchange& e) const {
   state.report.outer +=
-      Told(state.rank.spans, {kind, start, now_(), std::nullopt, doing, e.begun, e.fragment});
+      Watched(state.rank.spans, {kind, start, now_(), std::nullopt, doing, e.begun, e.fragment});
 }
 
 template <typename First, typename Second>

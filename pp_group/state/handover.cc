@@ -43,7 +43,7 @@ std::vector<at::Tensor> HandedOver(const RankState& state) {
   return tensors;
 }
 
-void StartIsThere(RankState* state) {
+void SetParametersToStart(RankState* state) {
   state->stage->parameters().copy_(state->outer->theta_start());
   state->stage->ParametersChanged();
 }
@@ -113,7 +113,7 @@ std::string MomentsPart(int place) { return absl::StrCat("moments-", place); }
 void CopyState(const RankState& from, RankState* to) {
   const std::vector<at::Tensor> sources = HandedOver(from), targets = HandedOver(*to);
   for (size_t i = 0; i < sources.size(); ++i) targets[i].copy_(sources[i]);
-  StartIsThere(to);
+  SetParametersToStart(to);
 }
 
 bool CopyStateOfAll(const std::vector<const RankState*>& givers, RankState* to) {
@@ -148,7 +148,7 @@ absl::Status ReceiveState(RankState* state, c10d::Backend& from, int peer) {
     for (const at::Tensor& x : HandedOver(*state)) received.push_back(ReceiveTensor(from, x, peer));
     for (WorkPtr& work : received) WaitAndReset(&work);
   });
-  if (taken.ok()) StartIsThere(state);
+  if (taken.ok()) SetParametersToStart(state);
   return taken;
 }
 
@@ -188,7 +188,7 @@ absl::Status ReadState(const std::string& folder, const std::vector<bool>& lost,
       if (!s.ok()) return s;
     }
   }
-  StartIsThere(state);
+  SetParametersToStart(state);
   return absl::OkStatus();
 }
 

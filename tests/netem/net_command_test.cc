@@ -54,6 +54,9 @@ profile = "transatlantic"
   const ShellResult up = Run("net up " + file + " --emulator tap");
   ASSERT_EQ(up.status, 0) << up.text;
   EXPECT_EQ(Run("net list two-sites --nodes").text, "eu-0\neu-1\nus-0\nus-1\n");
+  EXPECT_THAT(Run("net up " + file + " --nodes 3").text,
+              HasSubstr("two-sites.toml has 4 nodes of its own; 3 were asked for"));
+  EXPECT_THAT(Run("net up nofile.toml --nodes 3").text, HasSubstr("nofile.toml: "));
 }
 
 TEST_F(NetCommand, RegionsOfACloud) {
@@ -64,7 +67,8 @@ TEST_F(NetCommand, RegionsOfACloud) {
   EXPECT_THAT(up.text, HasSubstr("round-trip times of aws: cloudping.co: median"));
   EXPECT_EQ(Run("net list aws --nodes").text, "eu-west-1\nus-east-1\nap-northeast-1\n");
   EXPECT_EQ(Run("net exec aws/us-east-1 -- ping -c 1 -W 2 eu-west-1 >/dev/null").status, 0);
-  EXPECT_THAT(Run("net up aws --nodes 3").text, HasSubstr("--nodes: a table of regions"));
+  EXPECT_THAT(Run("net up aws --nodes 3").text,
+              HasSubstr("aws has a node for each region: leave out that 3 were"));
   EXPECT_THAT(Run("net up aws:mars").text,
               HasSubstr("no region 'mars' in the table 'aws'; known:"));
 }

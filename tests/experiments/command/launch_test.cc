@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "experiments/launch/told_by_program.h"
+#include "experiments/launch/program_log.h"
 #include "experiments/record/record.h"
 #include "tests/experiments/command/command_line.h"
 
@@ -20,8 +20,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(ToldByProgram, LinesBecomeRowsAndWhatIsNoneOfThemIsCounted) {
-  const Told told = ParseTold(
+TEST(ProgramLogs, LinesBecomeRowsAndWhatIsNoneOfThemIsCounted) {
+  const ProgramLog log = ParseProgramLog(
       "{\"t\": 10.5, \"step\": 1, \"loss\": 2.5, \"tokens\": 64}\n"
       "{\"t\": 11, \"step\": 2, \"loss\": null, \"tokens\": 64}\n"
       "{\"t\": 11.5, \"step\": 2, \"loss\": 2.25, \"tokens\": 65}\n"
@@ -33,20 +33,20 @@ TEST(ToldByProgram, LinesBecomeRowsAndWhatIsNoneOfThemIsCounted) {
       "\"elements\": 64, \"payload_bytes\": 66, \"message_bytes\": 90, \"nmse_samples\": 1, "
       "\"nmse_sum\": 0.25, \"nmse_max\": 0.25}}\n",
       0, 2);
-  EXPECT_EQ(told.bad_lines, 0) << told.first_bad;
-  ASSERT_EQ(told.steps.size(), 2u);
-  EXPECT_EQ(told.steps.at(2).tokens, 65);
-  EXPECT_EQ(told.steps.at(2).loss_nat, 2.25);
-  EXPECT_EQ(told.final_nat, 2.0);
-  EXPECT_EQ(told.standard_error_nat, 0.25);
-  ASSERT_EQ(told.crossings.size(), 1u);
-  EXPECT_EQ(told.crossings[0].codec, "several");
-  EXPECT_EQ(told.crossings[0].payload_bytes, 68 + 66);
-  EXPECT_EQ(told.crossings[0].nmse_mean, 0.25);  // (0.5 + 0.25) / 3
-  EXPECT_EQ(told.crossings[0].nmse_max, 0.375);
+  EXPECT_EQ(log.bad_lines, 0) << log.first_bad;
+  ASSERT_EQ(log.steps.size(), 2u);
+  EXPECT_EQ(log.steps.at(2).tokens, 65);
+  EXPECT_EQ(log.steps.at(2).loss_nat, 2.25);
+  EXPECT_EQ(log.final_nat, 2.0);
+  EXPECT_EQ(log.standard_error_nat, 0.25);
+  ASSERT_EQ(log.crossings.size(), 1u);
+  EXPECT_EQ(log.crossings[0].codec, "several");
+  EXPECT_EQ(log.crossings[0].payload_bytes, 68 + 66);
+  EXPECT_EQ(log.crossings[0].nmse_mean, 0.25);  // (0.5 + 0.25) / 3
+  EXPECT_EQ(log.crossings[0].nmse_max, 0.375);
 }
 
-TEST(ToldByProgram, AWrongLineCostsThatLine) {
+TEST(ProgramLogs, AWrongLineCostsThatLine) {
   for (const char* const line :
        {"no json", "[1]", "{}", "{\"step\": 0}", "{\"step\": 1.5}", "{\"step\": \"1\"}",
         "{\"step\": 99999999999999999999}", "{\"step\": 1, \"tokens\": -1}",
@@ -54,12 +54,12 @@ TEST(ToldByProgram, AWrongLineCostsThatLine) {
         "{\"final\": 1, \"standard_error\": -1}", "{\"crossing\": 3}",
         "{\"crossing\": {\"peer\": 2, \"codec\": \"none\", \"kind\": \"\"}}",
         "{\"crossing\": {\"peer\": 0, \"codec\": \"none\", \"kind\": \"\"}}"}) {
-    const Told told =
-        ParseTold(std::string(line) + "\n{\"t\": 1, \"step\": 7, \"loss\": 1}\n", 0, 2);
-    EXPECT_EQ(told.bad_lines, 1) << line;
-    EXPECT_THAT(told.first_bad, HasSubstr("line 1: ")) << line;
-    EXPECT_EQ(told.steps.size(), 1u) << line;
-    EXPECT_TRUE(told.crossings.empty()) << line;
+    const ProgramLog log =
+        ParseProgramLog(std::string(line) + "\n{\"t\": 1, \"step\": 7, \"loss\": 1}\n", 0, 2);
+    EXPECT_EQ(log.bad_lines, 1) << line;
+    EXPECT_THAT(log.first_bad, HasSubstr("line 1: ")) << line;
+    EXPECT_EQ(log.steps.size(), 1u) << line;
+    EXPECT_TRUE(log.crossings.empty()) << line;
   }
 }
 
@@ -141,8 +141,7 @@ TEST_F(LaunchCommand, KilledOrInterruptedNothingIsLeft) {
     const auto both_run = [&] {
       return std::filesystem::exists(up + "0") && std::filesystem::exists(up + "1");
     };
-    for (int i = 0; i < 3000 && !both_run(); ++i) usleep(20'000);
-    ASSERT_TRUE(both_run());
+    ASSERT_TRUE(Eventually(both_run));
     EXPECT_EQ(kill(command, signal), 0);
     const CommandResult result = WaitFor(command, out);
     if (signal == SIGKILL) {
@@ -150,9 +149,11 @@ TEST_F(LaunchCommand, KilledOrInterruptedNothingIsLeft) {
     } else {
       EXPECT_EQ(result.exit_status, 130) << result.output;
     }
-    for (int i = 0; i < 1000 && !ProcessesWith("sleep " + mark).empty(); ++i) usleep(20'000);
-    EXPECT_TRUE(ProcessesWith("sleep " + mark).empty());
-    EXPECT_EQ(LastRun().status, signal == SIGINT ? RunStatus::kInterrupted : RunStatus::kDied);
+    EXPECT_TRUE(Eventually([&] { return ProcessesWith("sleep " + mark).empty(); }));
+    // A process that ends loses its command line first and the run's lock, which it inherited, last.
+    const RunStatus expected = signal == SIGINT ? RunStatus::kInterrupted : RunStatus::kDied;
+    EXPECT_TRUE(Eventually([&] { return LastRun().status == expected; }))
+        << ToString(LastRun().status);
   }
 }
 
@@ -169,6 +170,10 @@ TEST_F(LaunchCommand, WhatCannotBeIsOneLineAndLeavesNoRun) {
       HasSubstr("profile 'moon' is unknown"));
   EXPECT_THAT(line({"launch", "-n", "1", "--profile", "regional", "--", "true"}),
               HasSubstr("not in range"));
+  EXPECT_THAT(line(Words("true", {"--profile", "regional"})),
+              AllOf(HasSubstr("links 'regional' and '"), HasSubstr("want one of them")));
+  EXPECT_THAT(line({"launch", "-n", "3", "--links", "nofile.toml", "--", "true"}),
+              AllOf(HasSubstr("nofile.toml: "), Not(HasSubstr("asked for"))));
   EXPECT_THAT(line(Words("true", {"--gpus", "all"})), HasSubstr("--gpus: 'all' in 'all'"));
   EXPECT_THAT(line(Words("true", {"--grace", "5"})), HasSubstr("grace"));
   EXPECT_FALSE(std::filesystem::exists(Results()));

@@ -250,18 +250,18 @@ TEST(ProgramVerdict, ExactEvaluationBesideACodecIsNoOtherCodec) {
   spec.boundary = {.forward = "int8-b64", .backward = "none"};
   ProgramRun run{};
   run.ended.ranks.resize(2);
-  run.told = {
-      ParseTold("{\"crossing\": {\"peer\": 1, \"codec\": \"none\", \"kind\": \"activation\", "
-                "\"tensors\": 1, \"elements\": 64, \"payload_bytes\": 256}}\n"
-                "{\"crossing\": {\"peer\": 1, \"codec\": \"int8-b64\", \"kind\": "
-                "\"activation\", \"tensors\": 2, \"elements\": 128, \"payload_bytes\": 132}}\n",
-                0, 2),
-      ParseTold("{\"final\": 2.5, \"final_on\": 2.75}\n", 1, 2)};
+  run.logs = {ParseProgramLog(
+                  "{\"crossing\": {\"peer\": 1, \"codec\": \"none\", \"kind\": \"activation\", "
+                  "\"tensors\": 1, \"elements\": 64, \"payload_bytes\": 256}}\n"
+                  "{\"crossing\": {\"peer\": 1, \"codec\": \"int8-b64\", \"kind\": "
+                  "\"activation\", \"tensors\": 2, \"elements\": 128, \"payload_bytes\": 132}}\n",
+                  0, 2),
+              ParseProgramLog("{\"final\": 2.5, \"final_on\": 2.75}\n", 1, 2)};
   run.last_lines.resize(2);
   EXPECT_TRUE(Judge(spec, run).ok()) << Judge(spec, run);
-  EXPECT_EQ(FinalOnOf(run.told), 2.75);
-  ASSERT_EQ(run.told[0].crossings.size(), 2u);
-  for (const CrossingRow& row : run.told[0].crossings) {
+  EXPECT_EQ(FinalOnOf(run.logs), 2.75);
+  ASSERT_EQ(run.logs[0].crossings.size(), 2u);
+  for (const CrossingRow& row : run.logs[0].crossings) {
     const bool coded = row.direction == Direction::kForward;
     EXPECT_EQ(row.codec, coded ? "int8-b64" : "none");
     EXPECT_EQ(row.payload_bytes, coded ? 132 : 256);
@@ -284,14 +284,14 @@ TEST(ProgramVerdict, ASumWithTheOuterCodecCountsAndOneWithoutDoesNot) {
   const std::string sum =
       "{\"crossing\": {\"peer\": 1, \"codec\": \"int8-b64\", \"kind\": \"\", \"tensors\": 0, "
       "\"collective_bytes\": 700}}\n{\"final\": 2.5}\n";
-  run.told = {ParseTold(sum, 0, 2), ParseTold("{\"final\": 2.5}\n", 1, 2)};
-  run.told[0].RanksAre(0, 0, 1);
+  run.logs = {ParseProgramLog(sum, 0, 2), ParseProgramLog("{\"final\": 2.5}\n", 1, 2)};
+  run.logs[0].RanksAre(0, 0, 1);
   EXPECT_TRUE(Judge(spec, run).ok()) << Judge(spec, run);
-  ASSERT_EQ(run.told[0].crossings.size(), 1u);
-  EXPECT_EQ(run.told[0].crossings[0].direction, Direction::kOuter);
-  EXPECT_EQ(run.told[0].crossings[0].message_bytes, 700);
-  EXPECT_EQ(run.told[0].crossings[0].payload_bytes, 0);
-  run.told[0] = ParseTold("{\"final\": 2.5}\n", 0, 2);
+  ASSERT_EQ(run.logs[0].crossings.size(), 1u);
+  EXPECT_EQ(run.logs[0].crossings[0].direction, Direction::kOuter);
+  EXPECT_EQ(run.logs[0].crossings[0].message_bytes, 700);
+  EXPECT_EQ(run.logs[0].crossings[0].payload_bytes, 0);
+  run.logs[0] = ParseProgramLog("{\"final\": 2.5}\n", 0, 2);
   EXPECT_THAT(std::string(Judge(spec, run).message()), HasSubstr("int8-b64 (outer.codec)"));
 }
 

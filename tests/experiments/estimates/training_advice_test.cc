@@ -21,6 +21,19 @@ TEST(WarmUpAdvice, IsGivenUnderFivePercentOfTheSteps) {
   EXPECT_THAT(WarmUpAdvice(spec), ElementsAre(HasSubstr("warmup_steps = 9 of 200 steps")));
 }
 
+TEST(LinkAdvice, IsGivenWhereLinksAreNamedAndNothingGoesOverThem) {
+  RunSpec spec{};
+  spec.net.transport = "loopback";
+  EXPECT_THAT(LinkAdvice(spec), IsEmpty());
+  spec.net.profile = "regional";
+  EXPECT_THAT(LinkAdvice(spec), ElementsAre(HasSubstr("net.profile = \"regional\" has no effect")));
+  spec.net.clock = "simulated";
+  EXPECT_THAT(LinkAdvice(spec), IsEmpty());
+  spec.net.clock = "";
+  spec.net.transport = "ucx";
+  EXPECT_THAT(LinkAdvice(spec), IsEmpty());
+}
+
 RunRow Clipped(const std::string& rank_0, const std::string& rank_1) {
   RunRow run;
   run.facts = {{"rank_0_clipped_steps", rank_0}, {"rank_1_clipped_steps", rank_1}, {"cores", "2"}};

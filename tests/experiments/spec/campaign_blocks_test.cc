@@ -244,17 +244,20 @@ TEST(CampaignBlocks, MistakesAreOneLineWithTheirPlace) {
             "demo.toml:6: 'campaign.blocks' names a block twice");
   EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = []")),
             "demo.toml:6: 'campaign.blocks' names no block");
-  EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = [\"P\"]")),
-            "demo.toml:6: 'campaign.blocks' has no 'R' and the campaign no budgets: arms are "
-            "compared with the reference at budgets around D0");
+  EXPECT_EQ(
+      Error(File("tier = \"smoke\"\nblocks = [\"P\"]")),
+      "demo.toml:6: 'campaign.blocks' has no 'R' (reference) and the campaign no budgets: arms are "
+      "compared with the reference at budgets around D0");
   EXPECT_EQ(Error(File("tier = \"standard\"\nseeds = [1, 2, 3]")),
             "demo.toml:6: 'campaign.seeds' are 3; tier 'standard' wants at least 5");
-  EXPECT_EQ(Error(File("tier = \"smoke\"", "", 12)),
-            "demo.toml:5: 'campaign.tier' has block 'P', which cuts the model into up to 8 equal "
-            "stages: model.blocks is 12; want a multiple of 8");
-  EXPECT_EQ(Error(File(Blocks(R"("R", "E")"), "", 8)),
-            "demo.toml:6: 'campaign.blocks' has block 'E', which cuts the model into up to 16 "
-            "equal stages: model.blocks is 8; want a multiple of 16");
+  EXPECT_EQ(
+      Error(File("tier = \"smoke\"", "", 12)),
+      "demo.toml:5: 'campaign.tier' has block 'P' (primary), which cuts the model into up to 8 equal "
+      "stages: model.blocks is 12; want a multiple of 8");
+  EXPECT_EQ(
+      Error(File(Blocks(R"("R", "E")"), "", 8)),
+      "demo.toml:6: 'campaign.blocks' has block 'E' (extrapolation), which cuts the model into up to 16 "
+      "equal stages: model.blocks is 8; want a multiple of 16");
   EXPECT_EQ(Error(File("tier = \"smoke\"\ncodecs = [\"bf16\"]")),
             "demo.toml:6: 'campaign.codecs' has 1 names; want 2: forward and backward");
   EXPECT_EQ(Error(File("tier = \"smoke\"\ncodecs = [\"bf16\", \"none\"]")),

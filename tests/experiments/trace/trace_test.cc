@@ -11,7 +11,7 @@ namespace {
 
 constexpr TraceLane kWork = TraceLane::kExchange, kWaits = TraceLane::kExchangeWait;
 
-Trace Told(const std::vector<TraceSpan>& spans, const std::vector<MessageEnd>& ends) {
+Trace TraceOf(const std::vector<TraceSpan>& spans, const std::vector<MessageEnd>& ends) {
   Trace trace;
   for (const nlohmann::json& event : EventsOf(spans, ends)) {
     EXPECT_LT(event.dump().size(), 4096u) << "a pipe takes no more at once";
@@ -46,21 +46,22 @@ constexpr char kTiny[] = R"json({"displayTimeUnit":"ms",
 // A pass of 2.5 ms, and two messages of which the second leaves before the first is there. The one
 // that nobody received is not drawn.
 TEST(ChromeTrace, ATinyOneByHand) {
-  const Trace trace = Told({{.rank = 0,
-                             .lane = TraceLane::kCompute,
-                             .what = "0F0",
-                             .begin_ns = 1'000'000'000,
-                             .end_ns = 1'002'500'000},
-                            {.rank = 1,
-                             .lane = TraceLane::kWait,
-                             .what = "1F0: \"x\"",
-                             .begin_ns = 1'000'000'001,
-                             .end_ns = 1'032'000'000}},
-                           {{0, 1, true, "boundary/0 t0", 0, 612, 1'002'500'000, "activation 0"},
-                            {0, 1, false, "boundary/0 t0", 0, 612, 1'032'000'000, "activation 0"},
-                            {0, 1, true, "boundary/0 t0", 1, 612, 1'005'000'000, "activation 1"},
-                            {0, 1, false, "boundary/0 t0", 1, 612, 1'034'500'000, "activation 1"},
-                            {0, 1, true, "boundary/0 t0", 2, 612, 1'007'500'000, "activation 2"}});
+  const Trace trace =
+      TraceOf({{.rank = 0,
+                .lane = TraceLane::kCompute,
+                .what = "0F0",
+                .begin_ns = 1'000'000'000,
+                .end_ns = 1'002'500'000},
+               {.rank = 1,
+                .lane = TraceLane::kWait,
+                .what = "1F0: \"x\"",
+                .begin_ns = 1'000'000'001,
+                .end_ns = 1'032'000'000}},
+              {{0, 1, true, "boundary/0 t0", 0, 612, 1'002'500'000, "activation 0"},
+               {0, 1, false, "boundary/0 t0", 0, 612, 1'032'000'000, "activation 0"},
+               {0, 1, true, "boundary/0 t0", 1, 612, 1'005'000'000, "activation 1"},
+               {0, 1, false, "boundary/0 t0", 1, 612, 1'034'500'000, "activation 1"},
+               {0, 1, true, "boundary/0 t0", 2, 612, 1'007'500'000, "activation 2"}});
   EXPECT_EQ(ChromeTrace(trace.Spans(), {"rank 0", "rank 1"}, {{"steps", "1 to 1"}}), kTiny);
 }
 
@@ -74,7 +75,7 @@ TEST(Trace, ManySpansGoInLinesThatAPipeTakes) {
                      .begin_ns = int64_t{1} << 60,
                      .end_ns = (int64_t{1} << 60) + i});
   }
-  EXPECT_EQ(Told(spans, {}).Spans().size(), 500u);
+  EXPECT_EQ(TraceOf(spans, {}).Spans().size(), 500u);
 }
 
 // Two groups of two ranks. Rank 0 of each begins at 10 s and has the other's values at 14 s, of which it

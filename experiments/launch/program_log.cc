@@ -1,4 +1,4 @@
-#include "experiments/launch/told_by_program.h"
+#include "experiments/launch/program_log.h"
 
 #include <algorithm>
 #include <cmath>
@@ -99,7 +99,7 @@ void Add(CrossingRow row, std::vector<CrossingRow>& rows) {
 }
 
 // "": taken.
-std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, Told& told) {
+std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, ProgramLog& log) {
   if (!object.is_object()) return "'crossing': want an object";
   Line line(object);
   const std::string kind = line.Word("kind");
@@ -124,9 +124,9 @@ std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, Told& 
   }
   if (!line.wrong().empty()) return line.wrong();
   if (row.dst_rank == rank) return "'peer': want another rank than its own";
-  told.payload_by_codec[{row.direction, row.codec}] += row.payload_bytes;
+  log.payload_by_codec[{row.direction, row.codec}] += row.payload_bytes;
   if (collective > 0 && row.codec != "none") {
-    told.payload_by_codec[{Direction::kOther, row.codec}] += collective;
+    log.payload_by_codec[{Direction::kOther, row.codec}] += collective;
     Add({.src_rank = rank,
          .dst_rank = row.dst_rank,
          .direction = Direction::kOther,
@@ -135,44 +135,44 @@ std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, Told& 
          .elements = 0,
          .payload_bytes = 0,
          .message_bytes = collective},
-        told.crossings);
+        log.crossings);
   }
-  if (row.tensors > 0) Add(std::move(row), told.crossings);
+  if (row.tensors > 0) Add(std::move(row), log.crossings);
   return "";
 }
 
 // "": taken.
-std::string TakeEnvironment(const json& object, Told& told) {
+std::string TakeEnvironment(const json& object, ProgramLog& log) {
   if (!object.is_object()) return "'environment': want an object";
   Line line(object);
   for (const auto& [name, value] : object.items()) {
-    told.environment[name.substr(0, 256)] = line.Word(name.c_str());
+    log.environment[name.substr(0, 256)] = line.Word(name.c_str());
   }
   return line.wrong();
 }
 
 // "": taken.
-std::string TakeLine(const std::string& text, int64_t rank, int64_t ranks, Told& told) {
+std::string TakeLine(const std::string& text, int64_t rank, int64_t ranks, ProgramLog& log) {
   const json object = json::parse(text, nullptr, false);
   if (!object.is_object()) return "no JSON object";
-  if (object.contains("environment")) return TakeEnvironment(object["environment"], told);
-  if (object.contains("crossing")) return TakeCrossing(object["crossing"], rank, ranks, told);
+  if (object.contains("environment")) return TakeEnvironment(object["environment"], log);
+  if (object.contains("crossing")) return TakeCrossing(object["crossing"], rank, ranks, log);
   Line line(object);
   const double at = line.Number("t").value_or(0);
   if (object.contains("step")) {
-    const ToldStep step{.step = line.Count("step", 1, kMostCount),
-                        .loss_nat = line.Loss("loss"),
-                        .tokens = line.Count("tokens", 0, kMostCount),
-                        .at_s = at};
-    if (line.wrong().empty()) told.steps[step.step] = step;
+    const LoggedStep step{.step = line.Count("step", 1, kMostCount),
+                          .loss_nat = line.Loss("loss"),
+                          .tokens = line.Count("tokens", 0, kMostCount),
+                          .at_s = at};
+    if (line.wrong().empty()) log.steps[step.step] = step;
   } else if (object.contains("final") || object.contains("final_on")) {
     const auto loss = line.Loss("final"), on = line.Loss("final_on");
     const auto error = line.Number("standard_error");
     if (!line.wrong().empty()) return line.wrong();
     if (error && *error < 0) return "'standard_error': want 0 or more";
-    if (loss) told.final_nat = loss;
-    if (on) told.final_on_nat = on;
-    if (error) told.standard_error_nat = error;
+    if (loss) log.final_nat = loss;
+    if (on) log.final_on_nat = on;
+    if (error) log.standard_error_nat = error;
   } else {
     return "neither 'step' nor 'final' nor 'crossing'";
   }
@@ -181,7 +181,7 @@ std::string TakeLine(const std::string& text, int64_t rank, int64_t ranks, Told&
 
 }  // namespace
 
-void Told::RanksAre(int64_t its_group, int64_t its_stage, int64_t stages) {
+void ProgramLog::RanksAre(int64_t its_group, int64_t its_stage, int64_t stages) {
   group = its_group;
   stage = its_stage;
   for (CrossingRow& row : crossings) {
@@ -189,13 +189,13 @@ void Told::RanksAre(int64_t its_group, int64_t its_stage, int64_t stages) {
   }
 }
 
-std::vector<StepRow> StepsOf(const Told& told, double began_s) {
+std::vector<StepRow> StepsOf(const ProgramLog& log, double began_s) {
   std::vector<StepRow> rows;
   double last = began_s;
-  for (const auto& [number, step] : told.steps) {
+  for (const auto& [number, step] : log.steps) {
     rows.push_back({.step = number,
-                    .group_index = told.group,
-                    .stage = told.stage,
+                    .group_index = log.group,
+                    .stage = log.stage,
                     .loss_nat = step.loss_nat,
                     .tokens = step.tokens,
                     .wall_s = std::max(0.0, step.at_s - last),
@@ -209,23 +209,23 @@ std::vector<StepRow> StepsOf(const Told& told, double began_s) {
   return rows;
 }
 
-Told ParseTold(const std::string& text, int64_t rank, int64_t ranks) {
-  Told told;
-  told.stage = rank;
+ProgramLog ParseProgramLog(const std::string& text, int64_t rank, int64_t ranks) {
+  ProgramLog log;
+  log.stage = rank;
   std::istringstream lines(text);
   std::string line;
   for (int64_t number = 1; std::getline(lines, line); ++number) {
-    const std::string wrong = TakeLine(line, rank, ranks, told);
+    const std::string wrong = TakeLine(line, rank, ranks, log);
     if (wrong.empty()) continue;
-    if (told.bad_lines++ == 0) told.first_bad = fmt::format("line {}: {}", number, wrong);
+    if (log.bad_lines++ == 0) log.first_bad = fmt::format("line {}: {}", number, wrong);
   }
-  return told;
+  return log;
 }
 
-absl::StatusOr<Told> ReadTold(const std::string& path, int64_t rank, int64_t ranks) {
+absl::StatusOr<ProgramLog> ReadProgramLog(const std::string& path, int64_t rank, int64_t ranks) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
-  if (error) return ParseTold("", rank, ranks);
+  if (error) return ParseProgramLog("", rank, ranks);
   if (bytes > kMostBytes) {
     return absl::ResourceExhaustedError(
         fmt::format("rank {} told {} MB by longhaul.log; at most {} are read", rank, bytes >> 20,
@@ -236,7 +236,7 @@ absl::StatusOr<Told> ReadTold(const std::string& path, int64_t rank, int64_t ran
   in.read(text.data(), static_cast<std::streamsize>(bytes));
   if (in.bad()) return absl::UnavailableError(fmt::format("cannot read {}", path));
   text.resize(static_cast<size_t>(in.gcount()));
-  return ParseTold(text, rank, ranks);
+  return ParseProgramLog(text, rank, ranks);
 }
 
 }  // namespace longhaul

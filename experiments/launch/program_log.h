@@ -20,15 +20,15 @@ namespace longhaul {
 //   {"t": 0.5, "environment": {"LONGHAUL_FORWARD": "int4-b64"}}   variables that it went by
 // t: seconds of CLOCK_MONOTONIC; loss and final: nat a token, "nan" where it is no finite number;
 // peer: a rank of the whole program.
-struct ToldStep {
+struct LoggedStep {
   int64_t step = 0;  // from 1
   std::optional<double> loss_nat = std::nullopt;
   int64_t tokens = 0;
   double at_s = 0;  // CLOCK_MONOTONIC
 };
 
-struct Told {
-  std::map<int64_t, ToldStep> steps;  // by number; told twice, the later one
+struct ProgramLog {
+  std::map<int64_t, LoggedStep> steps;  // by number; told twice, the later one
   std::optional<double> final_nat = std::nullopt, standard_error_nat = std::nullopt;
   std::optional<double> final_on_nat = std::nullopt;  // the same weights, evaluated with the codecs
   // Sent by this rank: a row for each peer and direction. What went exact beside coded tensors of its
@@ -45,11 +45,11 @@ struct Told {
 };
 
 // A step lasts from the one before it of the same rank; the first from `began_s`, CLOCK_MONOTONIC.
-std::vector<StepRow> StepsOf(const Told& told, double began_s);
+std::vector<StepRow> StepsOf(const ProgramLog& log, double began_s);
 
-// `ranks` of the program. A file that is not there is an empty Told: the program told nothing.
+// `ranks` of the program. A file that is not there is an empty log: the program told nothing.
 // Unavailable: it cannot be read. ResourceExhausted: above 256 MB.
-absl::StatusOr<Told> ReadTold(const std::string& path, int64_t rank, int64_t ranks);
-Told ParseTold(const std::string& text, int64_t rank, int64_t ranks);
+absl::StatusOr<ProgramLog> ReadProgramLog(const std::string& path, int64_t rank, int64_t ranks);
+ProgramLog ParseProgramLog(const std::string& text, int64_t rank, int64_t ranks);
 
 }  // namespace longhaul
