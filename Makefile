@@ -7,6 +7,8 @@
 #   make bench-backend   the torch backend beside gloo, in pairs: every operation over lo, a boundary over each profile
 #   make bench-gpu tokens per second on this machine's GPU against torch, in one table
 #   make test-torch       PyTorch's own distributed tests, on gloo and on longhaul, 3 and 4 ranks; some 10 minutes
+#   make test-virtual     the kernel's TCP over the lab's links in virtual time, beside the clock of simulated
+#                  runs; builds a kernel at the first time. Some 10 minutes; GRID=all: every profile and schedule
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
 #   make wheel     build, then a wheel in build/wheel that installs without a compiler beside the same torch
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
@@ -22,7 +24,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build wheel demo test test-torch test-faults test-links test-mutations bench bench-backend bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build wheel demo test test-torch test-faults test-links test-virtual test-mutations bench bench-backend bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -49,6 +51,12 @@ test-links:
 	@scripts/setup.sh test
 	@scripts/build.sh link_suites
 	@tests/netem/run_links.sh build/tests
+
+# Links and schedules on a kernel whose time is virtual: not a second of it is this machine's.
+test-virtual:
+	@scripts/setup.sh test
+	@scripts/build.sh virtual_suites
+	@scripts/test-virtual.sh build/tests $(GRID)
 
 # Every test of lost workers, groups and links, 20 times each; prints how often each passed.
 test-faults:

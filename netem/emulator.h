@@ -60,7 +60,7 @@ enum class IpVersions { kIpv4, kBoth };
 struct EmulatorOptions {
   std::string congestion_control;     // of the nodes; "": what a new namespace starts with
   bool slow_start_after_idle = true;  // Linux's own default
-  uint64_t seed = 1;                  // of the tap emulator's loss and jitter; netem has none
+  uint64_t seed = 1;                  // of loss and jitter; netem takes one from Linux 6.6 on
   // kBoth, of a kernel that has IPv6: nodes have NodeAddress6 beside NodeAddress.
   IpVersions ip = IpVersions::kIpv4;
 };

@@ -121,7 +121,7 @@ absl::Status NetemEmulator::BuildPort(const Port& port) {
   auto s = InNamespace(sites_.back().fd(), [&] { return BuildSite(topology_, port, options_.ip); });
   if (!s.ok() || !port.shared) return s;
   return InNamespace(switches_.at(port.first).fd(),
-                     [&] { return BuildSwitch(topology_, port, options_.ip); });
+                     [&] { return BuildSwitch(topology_, port, options_); });
 }
 
 absl::Status NetemEmulator::Build() {
@@ -137,7 +137,7 @@ absl::Status NetemEmulator::Build() {
                                                 std::string(s.message())));
     }
   }
-  return InNamespace(core_.fd(), [&] { return BuildCore(topology_, ports_, options_.ip); });
+  return InNamespace(core_.fd(), [&] { return BuildCore(topology_, ports_, options_); });
 }
 
 const Port& NetemEmulator::PortTo(int node) const {

@@ -55,13 +55,15 @@ absl::Status RouteElsewhere(const Netlink& netlink, const std::string& device,
 
 // A class for the frames of a path, and what the path is made of below it.
 absl::Status AddPath(const Topology& topology, const Netlink& netlink, int ifindex, int slot,
-                     const FlowKey& flow, const PathSpec& path, IpVersions ip) {
-  auto s = AddPassage(netlink, ifindex, topology.mtu, slot, {flow}, ip);
-  return s.ok() ? BuildPathLeaf(netlink, ifindex, slot, PathLeafOf(topology, path)) : s;
+                     const FlowKey& flow, const PathSpec& path, const EmulatorOptions& options) {
+  auto s = AddPassage(netlink, ifindex, topology.mtu, slot, {flow}, options.ip);
+  PathLeaf leaf = PathLeafOf(topology, path);
+  leaf.delay.seed = Impairment::PathSeed(options.seed, path.from, path.to);
+  return s.ok() ? BuildPathLeaf(netlink, ifindex, slot, leaf) : s;
 }
 
 absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, const Port& port,
-                           IpVersions ip) {
+                           const EmulatorOptions& options) {
   const std::string device = CoreDevice(port);
   auto index = BringUp(netlink, device);
   if (!index.ok()) return index.status();
@@ -69,7 +71,7 @@ absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, con
       MacText(port.access == nullptr ? MacKind::kNode : MacKind::kWan, port.first);
   auto s = AddClassifier(netlink, *index, topology.mtu);
   for (int node : port.nodes) {
-    if (s.ok()) s = RouteTo(netlink, node, device, next, ip);
+    if (s.ok()) s = RouteTo(netlink, node, device, next, options.ip);
   }
   for (const PathSpec& path : topology.paths) {
     if (!s.ok()) break;
@@ -77,32 +79,32 @@ absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, con
     if (InOneSite(topology, path.from, path.to)) continue;
     FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (port.shared) flow.destination = NodeAddressValue(path.to);
-    s = AddPath(topology, netlink, *index, LeafSlot(topology, port, path), flow, path, ip);
+    s = AddPath(topology, netlink, *index, LeafSlot(topology, port, path), flow, path, options);
   }
   return s;
 }
 
 // What comes from outside the site has its path behind it.
 absl::Status BuildSwitchPort(const Topology& topology, const Netlink& netlink, int node,
-                             IpVersions ip) {
+                             const EmulatorOptions& options) {
   const std::string device = SwitchDevice(node);
   auto index = BringUp(netlink, device);
   if (!index.ok()) return index.status();
-  auto s = RouteTo(netlink, node, device, MacText(MacKind::kNode, node), ip);
+  auto s = RouteTo(netlink, node, device, MacText(MacKind::kNode, node), options.ip);
   if (s.ok()) s = AddClassifier(netlink, *index, topology.mtu);
   std::vector<FlowKey> outside;
   for (const PathSpec& path : topology.paths) {
     if (!s.ok() || path.to != node) continue;
     const FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (InOneSite(topology, path.from, node)) {
-      s = AddPath(topology, netlink, *index, path.from, flow, path, ip);
+      s = AddPath(topology, netlink, *index, path.from, flow, path, options);
     } else {
       outside.push_back(flow);
     }
   }
   if (!s.ok()) return s;
   return AddPassage(netlink, *index, topology.mtu, static_cast<int>(topology.nodes.size()), outside,
-                    ip);
+                    options.ip);
 }
 
 }  // namespace
@@ -140,14 +142,15 @@ int LeafSlot(const Topology& topology, const Port& to, const PathSpec& path) {
   return path.from + static_cast<int>(place) * static_cast<int>(topology.nodes.size());
 }
 
-absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports, IpVersions ip) {
+absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports,
+                       const EmulatorOptions& options) {
   std::vector<std::string> devices;
   for (const Port& port : ports) devices.push_back(CoreDevice(port));
-  if (auto s = PrepareRouter(devices, ip); !s.ok()) return s;
+  if (auto s = PrepareRouter(devices, options.ip); !s.ok()) return s;
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
   for (const Port& port : ports) {
-    if (auto s = BuildCorePort(topology, *netlink, port, ip); !s.ok()) return s;
+    if (auto s = BuildCorePort(topology, *netlink, port, options); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -194,16 +197,17 @@ absl::StatusOr<LineCounters> ReadLine(const Port& port, bool is_up) {
   return line;
 }
 
-absl::Status BuildSwitch(const Topology& topology, const Port& port, IpVersions ip) {
+absl::Status BuildSwitch(const Topology& topology, const Port& port,
+                         const EmulatorOptions& options) {
   std::vector<std::string> devices = {kSwitchUp};
   for (int node : port.nodes) devices.push_back(SwitchDevice(node));
-  if (auto s = PrepareRouter(devices, ip); !s.ok()) return s;
+  if (auto s = PrepareRouter(devices, options.ip); !s.ok()) return s;
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
   if (auto up = BringUp(*netlink, kSwitchUp); !up.ok()) return up.status();
-  auto s = RouteElsewhere(*netlink, kSwitchUp, MacText(MacKind::kLan, port.first), ip);
+  auto s = RouteElsewhere(*netlink, kSwitchUp, MacText(MacKind::kLan, port.first), options.ip);
   for (int node : port.nodes) {
-    if (s.ok()) s = BuildSwitchPort(topology, *netlink, node, ip);
+    if (s.ok()) s = BuildSwitchPort(topology, *netlink, node, options);
   }
   return s;
 }

@@ -44,9 +44,11 @@ inline constexpr char kWan[] = "wan";
 std::string MacText(MacKind kind, int node);
 
 // Each inside its namespace, once its devices are there. `port` has what the function needs.
-absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports, IpVersions ip);
+absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports,
+                       const EmulatorOptions& options);
 absl::Status BuildSite(const Topology& topology, const Port& port, IpVersions ip);
-absl::Status BuildSwitch(const Topology& topology, const Port& port, IpVersions ip);
+absl::Status BuildSwitch(const Topology& topology, const Port& port,
+                         const EmulatorOptions& options);
 
 // Inside the site's namespace: what the line of `port` did in one direction, without its name.
 absl::StatusOr<LineCounters> ReadLine(const Port& port, bool is_up);

@@ -171,6 +171,9 @@ uint32_t LeafHandle(int slot, LeafPart part) {
 
 namespace {
 
+// TCA_NETEM_PRNG_SEED of kernels from 6.6 on, which older headers do not have; older kernels skip it.
+constexpr int kPrngSeed = TCA_NETEM_SLOT_DIST + 1;
+
 uint32_t Fraction(double probability) {
   return static_cast<uint32_t>(std::llround(probability * std::numeric_limits<uint32_t>::max()));
 }
@@ -210,6 +213,7 @@ absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, 
     nlmsg_append(message, &bare, sizeof bare, NLA_ALIGNTO);
     nla_put(message, TCA_NETEM_LATENCY64, sizeof spec.delay_ns, &spec.delay_ns);
     PutImpairment(message, spec.impairment);
+    if (spec.seed) nla_put_u64(message, kPrngSeed, *spec.seed);
     // Always sent: a missing rate would keep the old one.
     const uint64_t bytes_per_second =
         spec.rate ? static_cast<uint64_t>(std::llround(spec.rate->value / 8)) : 0;

@@ -31,6 +31,8 @@ struct NetemSpec {
   int64_t delay_ns = 0;
   ImpairmentSpec impairment = {};
   int64_t limit_packets = 0;  // netem's own: what waits for its delay and its rate together
+  // Of its draws, from here on; kernels before 6.6 draw from their own, and say nothing of it.
+  std::optional<uint64_t> seed = std::nullopt;
 };
 
 // Creates or changes netem at `parent` (TC_H_ROOT or an HTB class) of a device. libnl knows only an

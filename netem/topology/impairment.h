@@ -44,11 +44,13 @@ struct ImpairmentSpec {
 // from the seed and the number of frames so far, so the same traffic meets the same fate again.
 class Impairment {
  public:
+  // Of the draws of one path, by the seed of all.
+  static uint64_t PathSeed(uint64_t seed, int from, int to) {
+    return Mix(Mix(seed + kGolden) ^
+               (static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to)));
+  }
   Impairment(const ImpairmentSpec& spec, uint64_t seed, int from, int to)
-      : spec_(spec),
-        state_(Mix(Mix(seed + kGolden) ^
-                   (static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to)))),
-        later_state_(Mix(~state_)) {}
+      : spec_(spec), state_(PathSeed(seed, from, to)), later_state_(Mix(~state_)) {}
 
   struct Fate {
     int64_t jitter_ns = 0;

@@ -26,6 +26,7 @@ longhaul_test(netem/ipv6_test.cc LIBS netem_testing LABELS root physical TIMEOUT
 longhaul_test(netem/aqm_test.cc LIBS netem_testing LABELS root physical TIMEOUT 600)
 longhaul_test(netem/burst_test.cc LIBS netem_testing LABELS root physical TIMEOUT 300)
 longhaul_test(netem/site_test.cc LIBS netem_testing LABELS root physical TIMEOUT 300)
+longhaul_test(netem/virtual_time_test.cc LIBS netem_testing LABELS root)
 
 # What `make test-links` runs.
 add_custom_target(link_suites DEPENDS netem_acceptance_test netem_burst_test netem_aqm_test netem_ipv6_test netem_site_test
@@ -50,6 +51,10 @@ longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem p
 longhaul_guest_test(aqm Links/Managed*netem:ManagedPath.TheKernel* physical)
 longhaul_guest_test(faults *netem)
 longhaul_guest_test(vector_state *)
+# In virtual time, so other work on the machine changes nothing of what is measured.
+add_test(NAME netem_guest_virtual_time COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/netem/guest/run_guest.sh --virtual
+  $<TARGET_FILE:netem_virtual_time_test>)
+set_tests_properties(netem_guest_virtual_time PROPERTIES LABELS guest TIMEOUT 300 SKIP_RETURN_CODE 77)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/verify_bounds_test.cc LIBS longhaul::lab_control LABELS cpu)

@@ -73,7 +73,8 @@ bool SendAll(const Fd& fd, const std::vector<char>& bytes) {
 
 absl::StatusOr<absl::Duration> MessageTime(const Emulator& emulator, int from, int to,
                                            int64_t bytes, int rounds,
-                                           const std::string& congestion_control) {
+                                           const std::string& congestion_control,
+                                           int warm_up_rounds) {
   sockaddr_in own, address;
   auto sender = BoundTo(emulator, from, SOCK_STREAM, own);
   auto listener = BoundTo(emulator, to, SOCK_STREAM, address);
@@ -90,20 +91,19 @@ absl::StatusOr<absl::Duration> MessageTime(const Emulator& emulator, int from, i
   const Fd receiver(accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
   const int on = 1;
   setsockopt(sender->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  constexpr int kWarmUpRounds = 2;
   std::atomic<bool> failed = false;
   std::thread replying([&] {
-    for (int i = 0; i < rounds + kWarmUpRounds && !failed; ++i) {
+    for (int i = 0; i < rounds + warm_up_rounds && !failed; ++i) {
       failed = !ReceiveAll(receiver, bytes) || send(receiver.get(), "x", 1, MSG_NOSIGNAL) != 1;
     }
   });
   const std::vector<char> message(static_cast<size_t>(bytes), 'x');
   absl::Duration best = absl::InfiniteDuration();
-  for (int i = 0; i < rounds + kWarmUpRounds && !failed; ++i) {
+  for (int i = 0; i < rounds + warm_up_rounds && !failed; ++i) {
     absl::SleepFor(absl::Milliseconds(500));
-    const absl::Time start = absl::Now();
+    const absl::Time start = MonotonicNow();
     if (!SendAll(*sender, message) || !ReceiveAll(*sender, 1)) failed = true;
-    if (i >= kWarmUpRounds) best = std::min(best, absl::Now() - start);
+    if (i >= warm_up_rounds) best = std::min(best, MonotonicNow() - start);
   }
   if (failed) shutdown(sender->get(), SHUT_RDWR);
   replying.join();

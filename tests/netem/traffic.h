@@ -10,10 +10,11 @@
 namespace longhaul {
 
 // Messages of `bytes` with a reply of one byte on one warm connection, idle before each. Returns
-// the shortest time of `rounds`, after two that warm up.
+// the shortest time of `rounds`, after so many that warm up.
 absl::StatusOr<absl::Duration> MessageTime(const Emulator& emulator, int from, int to,
                                            int64_t bytes, int rounds,
-                                           const std::string& congestion_control);
+                                           const std::string& congestion_control,
+                                           int warm_up_rounds = 2);
 
 // One UDP datagram from `from` to `to` whose IPv4 source address is `source`.
 absl::Status SendSpoofed(const Emulator& emulator, int from, int to, const std::string& source);

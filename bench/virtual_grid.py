@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The clock of simulated runs beside the kernel's own TCP in virtual time: profiles x schedules x outer steps.
+
+Usage: virtual_grid.py [--tests build/tests] [--grid short|all] [--only REGEX] [--check]
+
+Each cell is a guest of its own (tests/netem/guest), as many at a time as there are cores, in which
+virtual_run plays the program of experiments/specs/clock-pair.toml with sleeps and sockets over the lab's
+links. Prints a table in Markdown; no second in it depends on this machine. --check: exit status 1 where
+a cell is further from the engine than 2 %, or than EXPLAINED says of it.
+"""
+
+import argparse
+import concurrent.futures
+import itertools
+import math
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+BAR = 0.02
+# docs/virtual-time.md says why, by the names of cells.
+EXPLAINED = {}
+PROFILES = ["colocated", "regional", "same-country", "continental-us", "transatlantic", "simulator-default",
+            "transpacific", "global", "worst-case"]
+SCHEDULES = {
+    "gpipe": ["schedule.kind=gpipe"],
+    "1f1b": ["schedule.kind=1f1b"],
+    "interleaved-1f1b": ["schedule.kind=interleaved-1f1b", "schedule.stages=4", "schedule.chunks=2"],
+    "zb-h1": ["schedule.kind=zb-h1", "model.engine=aten"],
+}
+OUTERS = {
+    "none": ["outer.groups=1", "outer.inner_steps=0"],
+    "diloco": ["outer.groups=2", "outer.inner_steps=5", "outer.codec=none"],
+    "streaming": ["outer.groups=2", "outer.inner_steps=6", "outer.codec=none", "outer.algorithm=streaming",
+                  "outer.fragments=2", "outer.overlap_steps=1"],
+}
+SHORT = [("continental-us", "1f1b", "none"), ("continental-us", "1f1b", "diloco"), ("transpacific", "gpipe", "none"),
+         ("transpacific", "gpipe", "streaming"), ("global", "1f1b", "diloco"), ("worst-case", "gpipe", "none")]
+
+
+def play(tests, cell):
+    """The rows of virtual_run, and what it says of frames."""
+    profile, schedule, outer = cell
+    sets = [f"net.profile={profile}", *SCHEDULES[schedule], *OUTERS[outer]]
+    words = [TOP / "tests/netem/guest/run_guest.sh", "--virtual", tests / "virtual_run",
+             TOP / "experiments/specs/clock-pair.toml", *sets]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode == 77:
+        sys.exit(done.stdout.strip())
+    rows = re.findall(r"^(\d+),(\d+),([\d.]+),([\d.]+)$", done.stdout, re.M)
+    frames = re.search(r"^frames (\d+) dropped (\d+) lost (\d+)$", done.stdout, re.M)
+    if done.returncode or not rows or not frames:
+        sys.exit(f"{' '.join(map(str, words))}: exit status {done.returncode}\n{done.stdout[-2000:]}")
+    return [(int(s), int(r), float(m), float(e)) for s, r, m, e in rows], [int(n) for n in frames.groups()]
+
+
+def times(rows, column):
+    """Of the whole run, and of each step of rank 0."""
+    ends = [0.0] + [row[column] for row in rows if row[1] == 0]
+    return max(row[column] for row in rows), [b - a for a, b in zip(ends, ends[1:])]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", default=str(TOP / "build/tests"))
+    parser.add_argument("--grid", choices=["short", "all"], default="short")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    cells = SHORT if arguments.grid == "short" else list(itertools.product(PROFILES, SCHEDULES, OUTERS))
+    cells = [cell for cell in cells if re.search(arguments.only, ", ".join(cell))]
+    tests = pathlib.Path(arguments.tests).resolve()
+    print("| links | schedule | outer | run: engine, kernel, s | kernel over engine, % | median step, % | frames dropped |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    beyond, apart = [], []
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for cell, (rows, frames) in zip(cells, pool.map(lambda cell: play(tests, cell), cells)):
+            (measured, steps), (engine, engine_steps) = times(rows, 2), times(rows, 3)
+            off = math.log(measured / engine)
+            step = math.log(statistics.median(steps[2:]) / statistics.median(engine_steps[2:]))
+            apart.append(abs(off))
+            if abs(off) > EXPLAINED.get(cell, BAR):
+                beyond.append(f"{', '.join(cell)}: {100 * off:+.2f} %")
+            print(f"| {' | '.join(cell)} | {engine:.3f}, {measured:.3f} | {100 * off:+.2f} | {100 * step:+.2f} | "
+                  f"{frames[1]} of {frames[0]} |", flush=True)
+    print(f"\n{sum(a <= BAR for a in apart)} of {len(apart)} cells within {100 * BAR:.0f} %, "
+          f"the median {100 * statistics.median(apart):.2f} % apart")
+    if arguments.check and beyond:
+        sys.exit("beyond what is held of them: " + "; ".join(beyond))
+
+
+if __name__ == "__main__":
+    main()

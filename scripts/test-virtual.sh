@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The lab's links and a run's schedules on a kernel whose time is virtual, in User Mode Linux guests:
+# links against closed forms, twice, to the same nanosecond; then the clock of simulated runs against
+# the kernel's own TCP.
+# Usage: scripts/test-virtual.sh FOLDER_OF_TESTS [all]     (make test-virtual)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tests=$(cd "${1:?usage: test-virtual.sh FOLDER_OF_TESTS [all]}" && pwd)
+scripts/virtual_kernel.sh >/dev/null
+said=$(mktemp -d)
+trap 'rm -rf "$said"' EXIT
+
+pids=()
+for turn in first second; do
+  tests/netem/guest/run_guest.sh --virtual env LONGHAUL_LINKS=long "$tests/netem_virtual_time_test" >"$said/$turn" 2>&1 &
+  pids+=($!)
+done
+status=0
+for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+grep '^  ' "$said/first" || true
+[ "$status" = 0 ] || { cat "$said/first" "$said/second"; exit "$status"; }
+for turn in first second; do grep '^  ' "$said/$turn" >"$said/$turn.figures"; done
+diff "$said/first.figures" "$said/second.figures" || { echo "test-virtual: two runs differ"; exit 1; }
+echo "test-virtual: $(wc -l <"$said/first.figures") figures within their bounds, the same in two runs"
+python3 bench/virtual_grid.py --tests "$tests" ${2:+--grid "$2"}
