@@ -2,8 +2,8 @@
 #include <mutex>
 
 #include "plugin/backend/device_coders.h"
-#include "plugin/core/device/cuda_runtime.h"
 #include "plugin/core/device/device_coder.h"
+#include "plugin/core/device/device_runtime.h"
 
 namespace longhaul {
 

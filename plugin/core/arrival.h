@@ -1,13 +1,30 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "compressors/frame/frame_pieces.h"
-#include "plugin/core/receipt.h"
+#include "plugin/core/group_context.h"
+#include "plugin/core/once.h"
 
 namespace longhaul {
+
+// A posted receive. Ended, it only takes its message away; while a coder writes into its tensor,
+// its callback waits.
+struct Receipt {
+  WireTensor x;
+  ChannelSpace space;
+  int tag;
+  uint64_t stamp;  // order of posting
+  absl::Duration deadline;
+  Once<absl::StatusOr<int>> done;
+  bool decoding = false;
+  std::optional<absl::StatusOr<int>> ended;  // while decoding: how
+
+  bool open() const { return done && !ended; }
+};
 
 // A message on its way in. Before a receive takes it, its packets are held in the transport's
 // buffers; afterwards bytes go straight to where they belong: values into the tensor, a codec

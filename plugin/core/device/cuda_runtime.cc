@@ -1,4 +1,4 @@
-#include "plugin/core/device/cuda_runtime.h"
+#include "plugin/core/device/device_runtime.h"
 
 #include <map>
 #include <memory>

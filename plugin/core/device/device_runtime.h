@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -9,7 +10,7 @@
 namespace longhaul {
 
 // What a DeviceCoder asks of the device's runtime beside what codecs ask (DeviceApi): a GPU's
-// (cuda_runtime.h), or the host that stands in for one in tests. Thread safe.
+// (cuda_runtime.cc), or the host that stands in for one in tests. Thread safe.
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -28,5 +29,8 @@ class DeviceRuntime {
   // event of the last After: the wait for that event is no part of it.
   virtual absl::StatusOr<absl::Duration> Await(CudaStream stream) = 0;
 };
+
+// CUDA's runtime for one GPU of this process.
+std::shared_ptr<DeviceRuntime> NewCudaRuntime(int gpu);
 
 }  // namespace longhaul
