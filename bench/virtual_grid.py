@@ -34,8 +34,8 @@ SCHEDULES = {
 }
 OUTERS = {
     "none": ["outer.groups=1", "outer.inner_steps=0"],
-    "diloco": ["outer.groups=2", "outer.inner_steps=5", "outer.codec=none"],
-    "streaming": ["outer.groups=2", "outer.inner_steps=6", "outer.codec=none", "outer.algorithm=streaming",
+    "diloco": ["outer.groups=2", "outer.inner_steps=5"],
+    "streaming": ["outer.groups=2", "outer.inner_steps=6", "outer.algorithm=streaming",
                   "outer.fragments=2", "outer.overlap_steps=1"],
 }
 SHORT = [("continental-us", "1f1b", "none"), ("continental-us", "1f1b", "diloco"), ("transpacific", "gpipe", "none"),

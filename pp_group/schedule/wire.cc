@@ -27,8 +27,9 @@ struct Times {
 
 class Transfer {
  public:
-  Transfer(const Wire& wire, Connection* c)
-      : n_(wire.segments),
+  Transfer(const Wire& wire, double begun, Connection* c)
+      : begun_(begun),
+        n_(wire.segments),
         tau_(wire.busy_s / wire.segments),
         rtt_(2 * wire.delay_s),
         queue_(wire.queue_segments),
@@ -41,23 +42,33 @@ class Transfer {
     const double burst = std::min(c_->window, n_);
     if (idle && burst > queue_) return Overflow(burst);
     Times times = Rounds(n_);
-    if (Grow()) times.busy += rtt_;  // what was lost in slow start is known, and repeated
+    const bool lost = Grow();
+    if (lost) times.busy += rtt_;  // what was lost in slow start is known, and repeated
+    if (c_->flight_at != kUnused) c_->window = std::max(c_->window, c_->flight);
     return times;
   }
 
  private:
-  // The window's segments go out in each round trip until they fill the path.
-  Times Rounds(double n) const {
-    double sent = 0, t = 0, left = -1, window = c_->window;
+  // The window's segments go out in each round trip until they fill the path. What of the window is
+  // left when a message ends, those that follow within the round trip share.
+  Times Rounds(double n) {
+    if (begun_ >= c_->flight_at + rtt_) NextFlight(c_->window, 0);
+    double sent = 0, t = 0, left = -1;
     while (true) {
-      if (left < 0 && n - sent <= kSocketWindows * window) left = t;
-      if (window * tau_ >= rtt_ || sent + window >= n) break;
-      sent += window;
-      t += rtt_;
-      window = window < c_->threshold ? std::min(2 * window, c_->threshold) : window + 1;
+      if (left < 0 && n - sent <= kSocketWindows * c_->flight) left = t;
+      if (c_->flight * tau_ >= rtt_ || sent + c_->flight_left >= n) break;
+      sent += c_->flight_left;
+      t = std::max(t + c_->flight_left * tau_, c_->flight_at + rtt_ - begun_);
+      const double window = c_->flight;
+      NextFlight(window < c_->threshold ? std::min(2 * window, c_->threshold) : window + 1, t);
     }
+    c_->flight_left -= n - sent;
     const double busy = t + (n - sent) * tau_;
     return {left < 0 ? busy : left, busy};
+  }
+  void NextFlight(double window, double t) {
+    c_->flight = c_->flight_left = window;
+    c_->flight_at = begun_ + t;
   }
 
   // What a message that was acknowledged has made of the window; true: it lost segments in slow start,
@@ -66,7 +77,9 @@ class Transfer {
     const double holds = (tau_ > 0 ? rtt_ / tau_ : 0) + queue_;  // path and queue
     double& window = c_->window;
     if (window < c_->threshold) {
-      const double most = n_ > window ? window + n_ : std::max(window, 2 * n_);
+      // A window of which less than half is under way does not grow.
+      const double out = std::max(n_, c_->flight - c_->flight_left);
+      const double most = out > window ? window + n_ : std::max(window, 2 * out);
       window = std::min({window + n_, most, c_->threshold});
       const bool lost = std::min(window, n_) > holds && window / 2 > holds;
       if (lost) Lose(2 * holds);
@@ -124,9 +137,12 @@ class Transfer {
     }
   }
 
-  void Lose(double window) { c_->window = c_->threshold = std::max(2.0, backoff_ * window); }
+  void Lose(double window) {
+    c_->window = c_->threshold = std::max(2.0, backoff_ * window);
+    c_->flight_at = kUnused;  // what is sent next goes by the new window
+  }
 
-  const double n_, tau_, rtt_, queue_, backoff_;
+  const double begun_, n_, tau_, rtt_, queue_, backoff_;
   const bool whole_;
   Connection* const c_;
 };
@@ -148,7 +164,7 @@ Sent Take(const Wire& wire, double ready, Connection* c) {
     const double halvings = std::min(std::floor(pause / timeout), 1000.0);
     c->window = std::max(std::min(c->window, wire.first_window), c->window * std::exp2(-halvings));
   }
-  const Times times = Transfer(wire, c).Run(idle);
+  const Times times = Transfer(wire, begun, c).Run(idle);
   c->free_at = begun + times.busy;
   return {begun + times.left, c->free_at + wire.delay_s, begun};
 }

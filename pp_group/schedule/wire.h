@@ -9,7 +9,8 @@ namespace longhaul {
 // A message keeps the wire busy for `busy_s` and arrives `delay_s` after that. With `segments` it goes
 // through a connection, whose window W (in segments) lives from one message to the next:
 //   - W begins at `first_window` and doubles each round trip up to a threshold (slow start), then
-//     grows by one (Reno). A window that does not fill the path sends W segments a round trip.
+//     grows by one (Reno). A window that does not fill the path sends W segments a round trip, of
+//     however many messages.
 //   - Where `restarts`, a pause longer than a retransmission timeout (0.2 s and the smoothed round trip)
 //     halves it as often as that has passed, down to the first one (RFC 2861, as Linux does it).
 //   - On an idle path the whole window leaves at once. What is beyond the queue before the rate is
@@ -35,6 +36,8 @@ constexpr double kUnused = -std::numeric_limits<double>::infinity();
 struct Connection {
   double free_at = kUnused;
   double window = 0, threshold = std::numeric_limits<double>::infinity();  // segments
+  // What a round trip may take, since when, and what of it is left for messages that follow.
+  double flight = 0, flight_at = kUnused, flight_left = 0;
 };
 struct Sent {
   double left;     // its sender is rid of it: the rest is in the socket's buffer, twice the window

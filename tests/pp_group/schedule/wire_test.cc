@@ -33,6 +33,18 @@ TEST(TakeAWire, BeginsSlowlyAndKeepsTheWindow) {
   EXPECT_DOUBLE_EQ(Take(OfSegments(50), 1000, &c).arrived, 1060) << "54 hold all of it";
 }
 
+// Five messages of 6 at once: 4, 8 and 16 go in a round trip each, whoever they belong to, and 2 of the
+// last message in the fourth.
+TEST(TakeAWire, MessagesThatFollowEachOtherShareAWindow) {
+  Connection c;
+  const double arrives[] = {100 + 20 + 2 + 10, 100 + 20 + 8 + 10, 100 + 40 + 6 + 10,
+                            100 + 40 + 12 + 10, 100 + 60 + 2 + 10};
+  for (const double arrived : arrives) {
+    EXPECT_DOUBLE_EQ(Take(OfSegments(6), 100, &c).arrived, arrived);
+  }
+  EXPECT_DOUBLE_EQ(Take(OfSegments(30), 182, &c).arrived, 182 + 30 + 10) << "32 hold them";
+}
+
 // Beyond a threshold the window grows by one a round trip: 6, 7, 8, and 9 that do not fill the path.
 TEST(TakeAWire, AWindowBelowThePathSendsItOnceARoundTrip) {
   Connection c{.free_at = 0, .window = 6, .threshold = 6};
