@@ -1,13 +1,47 @@
 #include "pp_group/local_pipelines.h"
 
 #include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
 
 #include "pp_group/c10d_status.h"
-#include "pp_group/group_threads.h"
 
 namespace longhaul {
 namespace {
+
+// run(0), run(1), ... run(count - 1) at once, for groups whose ranks wait for each other in the
+// midst of a stage: each on a thread of its own that computes as the calling one does. When one
+// throws, `stop` is called with its number, which makes the others end that wait for it; then that
+// exception is thrown here. Returns when all have ended.
+void RunAtOnce(int count, const std::function<void(int)>& run,
+               const std::function<void(int)>& stop) {
+  std::mutex mu;
+  std::exception_ptr first;  // under mu
+  const at::ThreadLocalState caller;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      const at::ThreadLocalStateGuard as_caller(caller);
+      at::init_num_threads();
+      try {
+        run(i);
+      } catch (...) {
+        const std::lock_guard lock(mu);
+        if (first != nullptr) return;
+        first = std::current_exception();
+        stop(i);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first != nullptr) std::rethrow_exception(first);
+}
 
 using Ranks = std::span<const std::unique_ptr<RankState>>;
 

@@ -1,4 +1,4 @@
-#include "pp_group/models/gpt.h"
+#include "pp_group/models/models.h"
 
 #include <cmath>
 #include <string>

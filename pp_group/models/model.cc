@@ -9,9 +9,8 @@
 #include "pp_group/engines/aten/stage.h"
 #include "pp_group/engines/cpu/gpt_stage.h"
 #include "pp_group/engines/injected/stage.h"
-#include "pp_group/models/gpt.h"
 #include "pp_group/models/llama.h"
-#include "pp_group/models/moe.h"
+#include "pp_group/models/models.h"
 
 namespace longhaul {
 namespace {

@@ -1,4 +1,4 @@
-#include "pp_group/models/moe.h"
+#include "pp_group/models/models.h"
 
 #include <algorithm>
 #include <cmath>

@@ -25,7 +25,7 @@ class OuterAlgorithm {
   virtual absl::Status FinishGradients(Stage* stage);
   // Clip groups whose gradients were scaled down before they crossed.
   virtual int clipped_groups() const { return 0; }
-  // After it, where parameters are spread (data_parallel.h); for the optimizer.
+  // After it, where parameters are spread (data_parallel.cc); for the optimizer.
   virtual void BeginSquares(const Stage&) {}
   virtual std::vector<double> FinishSquares() { return {}; }
 

@@ -2,14 +2,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "pp_group/outer/algorithm.h"
-#include "pp_group/outer/data_parallel.h"
 #include "pp_group/outer/diloco.h"
-#include "pp_group/outer/eager.h"
-#include "pp_group/outer/hierarchical.h"
-#include "pp_group/outer/noloco.h"
 #include "pp_group/outer/outer_rules.h"
 
 namespace longhaul {
+
+// Each in a file of its name.
+using NewOuter = absl::StatusOr<std::unique_ptr<OuterAlgorithm>>(const OuterSpec&, OuterRank);
+NewOuter NewDataParallel, NewEager, NewHierarchical, NewNoloco;
+
 namespace {
 
 absl::Status Lacks(const char* hook) {
@@ -37,12 +38,12 @@ absl::StatusOr<std::unique_ptr<OuterAlgorithm>> NewOuterAlgorithm(const OuterSpe
   if (absl::Status known = CheckOuterName(spec.algorithm); !known.ok()) return known;
   const OuterRule& rule = *FindOuterRule(spec.algorithm);
   if (rule.crosses == OuterRule::Crosses::kGradients) {
-    return DataParallel::Create(spec, std::move(rank));
+    return NewDataParallel(spec, std::move(rank));
   }
   if (spec.inner_steps == 0) return std::unique_ptr<OuterAlgorithm>();
-  if (rule.meets == OuterRule::Meets::kLevels) return Hierarchical::Create(spec, std::move(rank));
-  if (rule.crosses == OuterRule::Crosses::kParameters) return Noloco::Create(spec, std::move(rank));
-  if (rule.eager) return Eager::Create(spec, std::move(rank));
+  if (rule.meets == OuterRule::Meets::kLevels) return NewHierarchical(spec, std::move(rank));
+  if (rule.crosses == OuterRule::Crosses::kParameters) return NewNoloco(spec, std::move(rank));
+  if (rule.eager) return NewEager(spec, std::move(rank));
   return Diloco::Create(spec, std::move(rank));
 }
 

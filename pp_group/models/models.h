@@ -8,6 +8,12 @@
 
 namespace longhaul {
 
+// Learned positions, pre-norm LayerNorm, GELU (tanh form) MLP of 4 D, causal attention, untied
+// head, no linear biases, no dropout. Initial values as in GPT-2.
+StageLayout GptLayout(const ModelSpec& spec, int stage, int stages, std::span<const int64_t> cuts);
+std::unique_ptr<AtenModel> NewAtenGpt(const ModelSpec& spec, const StageOptions& options,
+                                      const StageLayout& layout, AtenParameters* parameters);
+
 // Llama whose SwiGLU is one of `experts` in each block: each token goes to the two with the largest
 // router logits, weighted by the softmax over those two (Mixtral, arXiv 2401.04088). With a
 // capacity, an expert takes its first capacity_factor * 2 n / experts tokens of a micro-batch,
