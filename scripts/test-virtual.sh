@@ -22,4 +22,4 @@ grep '^  ' "$said/first" || true
 for turn in first second; do grep '^  ' "$said/$turn" >"$said/$turn.figures"; done
 diff "$said/first.figures" "$said/second.figures" || { echo "test-virtual: two runs differ"; exit 1; }
 echo "test-virtual: $(wc -l <"$said/first.figures") figures within their bounds, the same in two runs"
-python3 bench/virtual_grid.py --tests "$tests" ${2:+--grid "$2"}
+python3 bench/virtual_grid.py --tests "$tests" --check ${2:+--grid "$2"}

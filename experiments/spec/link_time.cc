@@ -11,9 +11,10 @@ constexpr double kSegmentBytes = 1448;
 }  // namespace
 
 BoundaryLink LinkOf(const Topology& links, const PathSpec& path, const RunSpec& run) {
-  BoundaryLink link{.rate_bit_per_s = std::numeric_limits<double>::infinity(),
-                    .one_way_delay_s = absl::ToDoubleSeconds(path.delay),
-                    .whole_buffers = !NeedsMtuFrames(links, path.from)};
+  BoundaryLink link{
+      .rate_bit_per_s = std::numeric_limits<double>::infinity(),
+      .one_way_delay_s = absl::ToDoubleSeconds(path.delay),
+      .whole_buffers = run.net.emulator != "netem" && !NeedsMtuFrames(links, path.from)};
   if (!path.rate) return link;
   link.rate_bit_per_s = static_cast<double>(path.rate->value);
   // BBR paces what it sends: it fills no queue, whatever its window.

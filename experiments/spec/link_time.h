@@ -18,7 +18,7 @@ struct BoundaryLink {
   double rate_bit_per_s = 0;  // Ethernet level; infinity: no limit
   double one_way_delay_s = 0;
   // For TCP's sake (pp_group/schedule/wire.h): packets that may wait before the rate, and whether
-  // senders' frames of up to 64 kB pass whole, as emulators let them where a line is fast.
+  // senders' frames of up to 64 kB pass whole, as `tap` lets them where a line is fast and netem never.
   double queue_packets = std::numeric_limits<double>::infinity();
   bool whole_buffers = true;
 };

@@ -158,6 +158,15 @@ TEST(SimulatedClock, WhatItHasNoModelOfIsRefusedInOneLine) {
   EXPECT_THAT(Refusal({"compute.group_speed=[0.0]"}), HasSubstr("0.001"));
 }
 
+// The kernel's netem sees frames of the MTU on every link, `tap` on slow ones alone.
+TEST(SimulatedClock, WholeBuffersPassOverTapAlone) {
+  RunSpec spec = *Read({});
+  const Topology links = *UniformTopology("continental-us", 2);
+  EXPECT_TRUE(LinkOf(links, links.paths[0], spec).whole_buffers);
+  spec.net.emulator = "netem";
+  EXPECT_FALSE(LinkOf(links, links.paths[0], spec).whole_buffers);
+}
+
 // Every cell of the recorded grids (docs/results/timing): a step, and with two groups a round of five
 // steps and the outer step behind them, 20 steps in all.
 struct Grid {

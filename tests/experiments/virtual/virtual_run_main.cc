@@ -65,11 +65,12 @@ int Main(int argc, char** argv) {
   }
   std::vector<std::string> sets(argv + 2, argv + argc);
   sets.insert(sets.end(), {"net.clock=simulated", "net.transport=loopback"});
-  const auto spec = LoadRunSpec(argv[1], sets, CatalogNames());
+  auto spec = LoadRunSpec(argv[1], sets, CatalogNames());
   if (!spec.ok()) {
     fmt::print(stderr, "virtual_run: {}\n", std::string(spec.status().message()));
     return 2;
   }
+  spec->net.emulator = "netem";  // for the links; a simulated clock in a file names none
   const auto lab = StartLab(
       [&] {
         const absl::Status s = PlayAndCompare(*spec);
