@@ -43,7 +43,7 @@ def play(tests, cell):
     """The rows of virtual_run, and what it says of frames."""
     profile, schedule, outer = cell
     sets = [f"net.profile={profile}", *SCHEDULES[schedule], *OUTERS[outer]]
-    words = [TOP / "tests/netem/guest/run_guest.sh", "--virtual", tests / "virtual_run",
+    words = ["timeout", "600", TOP / "tests/netem/guest/run_guest.sh", "--virtual", tests / "virtual_run",
              TOP / "experiments/specs/clock-pair.toml", *sets]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode == 77:

@@ -56,7 +56,8 @@ if grep -qm1 amx_tile /proc/cpuinfo; then
   ${CC:-cc} -O2 -shared -fPIC -o "$wide" "$here/wide_state.c" ||
     skip "this processor has AMX, for which linux.uml needs wide_state.c, and that does not compile"
 fi
-$first env LD_PRELOAD="$wide" "$kernel" "${words[@]}" mem=1G umid="longhaul-$$" uml_dir="$results/uml" root=/dev/root rootfstype=hostfs \
+# A guest that hangs must not outlive whoever waits for it no longer.
+$first setpriv --pdeathsig KILL env LD_PRELOAD="$wide" "$kernel" "${words[@]}" mem=1G umid="longhaul-$$" uml_dir="$results/uml" root=/dev/root rootfstype=hostfs \
   rootflags=/ ro init="$here/init.sh" con=null con0=fd:0,fd:1 ssl=null quiet \
   results="$results" </dev/null >"$results/console" 2>&1
 
