@@ -1,5 +1,7 @@
 #include "experiments/spec/link_time.h"
 
+#include <fmt/format.h>
+
 #include "netem/emulators/mtu_frames.h"
 #include "netem/topology/queue_limits.h"
 
@@ -17,10 +19,23 @@ BoundaryLink LinkOf(const Topology& links, const PathSpec& path, const RunSpec& 
       .whole_buffers = run.net.emulator != "netem" && !NeedsMtuFrames(links, path.from)};
   if (!path.rate) return link;
   link.rate_bit_per_s = static_cast<double>(path.rate->value);
+  const std::string& control = run.net.congestion_control;
   // BBR paces what it sends: it fills no queue, whatever its window.
-  const bool paced = run.net.congestion_control.starts_with("bbr");
-  if (!paced) link.queue_packets = static_cast<double>(PathQueuePackets(links, path));
+  if (control == "bbr") return link;
+  link.queue_packets = static_cast<double>(PathQueuePackets(links, path));
+  if (control != "reno") link.control = Wire::Control::kCubic;
   return link;
+}
+
+absl::Status CheckControl(const RunSpec& run) {
+  const std::string& control = run.net.congestion_control;
+  for (const char* known : {"system", "reno", "cubic", "bbr"}) {
+    if (control == known) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("net.congestion_control '{}': simulated links have no model of it; want system "
+                  "(cubic), reno, cubic or bbr",
+                  control));
 }
 
 Wire WireOf(const BoundaryLink& link) {
@@ -33,6 +48,7 @@ Wire ColdWireOf(const BoundaryLink& link, double connections) {
   wire.segments = link.message_bytes / kSegmentBytes;
   wire.queue_segments = link.queue_packets;
   wire.whole_buffers = link.whole_buffers;
+  wire.control = link.control;
   wire.first_window *= connections;
   return wire;
 }

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "absl/status/status.h"
 #include "experiments/spec/spec.h"
 #include "netem/topology/topology.h"
 #include "pp_group/schedule/wire.h"
@@ -21,10 +22,15 @@ struct BoundaryLink {
   // senders' frames of up to 64 kB pass whole, as `tap` lets them where a line is fast and netem never.
   double queue_packets = std::numeric_limits<double>::infinity();
   bool whole_buffers = true;
+  Wire::Control control = Wire::Control::kReno;
 };
 
-// The link that a path is to the run's congestion control, without a message. No rate: no limit.
+// The link that a path is to the run's congestion control, without a message. No rate: no limit. "system"
+// is what Linux begins with, cubic; of others see CheckControl.
 BoundaryLink LinkOf(const Topology& links, const PathSpec& path, const RunSpec& run);
+
+// InvalidArgument: a congestion control that links have no model of; want system, reno, cubic or bbr.
+absl::Status CheckControl(const RunSpec& run);
 
 // Wire bytes over payload bytes: a 1514-byte Ethernet frame carries 1448 bytes of a TCP stream.
 constexpr double kWireFactor = 1514.0 / 1448.0;

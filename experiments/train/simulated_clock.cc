@@ -105,11 +105,24 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
 
 absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec,
                                                                    const Topology& links) {
+  if (absl::Status s = CheckLinks(links); !s.ok()) return s;
+  std::map<std::pair<int64_t, int64_t>, BoundaryLink> known;
+  for (const PathSpec& path : links.paths) {
+    known[{path.from, path.to}] = longhaul::LinkOf(links, path, spec);
+  }
+  return Of(spec, [known = std::move(known)](int64_t from, int64_t to) {
+    return known.at({from, to});
+  });
+}
+
+absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec,
+                                                                   Links links) {
+  if (absl::Status s = CheckControl(spec); !s.ok()) return s;
   absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
   if (!program.ok()) return program.status();
   std::unique_ptr<SimulatedClock> clock(new SimulatedClock(spec));
   clock->program_ = *std::move(program);
-  if (absl::Status s = clock->ReadLinks(links, spec); !s.ok()) return s;
+  clock->links_ = std::move(links);
   const RunSpec::Compute& machine = *spec.compute;
   const std::vector<PipelineCosts::Stage> seconds = StageSeconds(spec);
   const size_t boundaries = seconds.size() - 1;
@@ -135,20 +148,12 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
   return clock;
 }
 
-absl::Status SimulatedClock::ReadLinks(const Topology& links, const RunSpec& spec) {
-  if (absl::Status s = CheckLinks(links); !s.ok()) return s;
-  for (const PathSpec& path : links.paths) {
-    links_[{path.from, path.to}] = longhaul::LinkOf(links, path, spec);
-  }
-  return absl::OkStatus();
-}
-
-const BoundaryLink& SimulatedClock::LinkOf(int64_t from_rank, int64_t to_rank) const {
-  return links_.at({nodes_[static_cast<size_t>(from_rank)], nodes_[static_cast<size_t>(to_rank)]});
+BoundaryLink SimulatedClock::LinkOf(int64_t from_rank, int64_t to_rank) const {
+  return links_(nodes_[static_cast<size_t>(from_rank)], nodes_[static_cast<size_t>(to_rank)]);
 }
 
 void SimulatedClock::Connect() {
-  for (int64_t g = 0; g < groups_; ++g) {
+  for (int64_t g = 0; g < groups_ && groups_ > 1; ++g) {
     std::vector<double>& tell_s = tell_s_.emplace_back(ranks_ * ranks_, 0);
     for (int64_t from = 0; from < ranks_; ++from) {
       for (int64_t to = 0; to < ranks_; ++to) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -38,6 +39,9 @@ class SimulatedClock {
   // The same over these links in place of net.profile's: node i is rank i, and there are as many.
   static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec,
                                                             const Topology& links);
+  // The same over links by their nodes, from and to, without messages.
+  using Links = std::function<BoundaryLink(int64_t from, int64_t to)>;
+  static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec, Links links);
   // The same run at its start, with planned bytes, and rank r on node nodes[r]: each node once.
   std::unique_ptr<SimulatedClock> Placed(const std::vector<int>& nodes) const;
 
@@ -56,11 +60,15 @@ class SimulatedClock {
   // meet at once, the exchange that takes longest with it).
   double LeastStepSeconds() const;
 
+  // For whoever has many groups that are alike (planning/scale): what one of them does, and its costs
+  // with the bytes that are set.
+  const PipelineProgram& program() const { return program_; }
+  const PipelineCosts& costs(int group) const { return costs_[static_cast<size_t>(group)]; }
+
  private:
   explicit SimulatedClock(const RunSpec& spec);
   SimulatedClock(const SimulatedClock& other, std::vector<int> nodes);
-  absl::Status ReadLinks(const Topology& links, const RunSpec& spec);
-  const BoundaryLink& LinkOf(int64_t from_rank, int64_t to_rank) const;
+  BoundaryLink LinkOf(int64_t from_rank, int64_t to_rank) const;
   void Connect();
   absl::Status PlanBytes(const RunSpec& spec);
   Wire WireOf(int64_t from_rank, int64_t to_rank, double bytes) const;
@@ -71,13 +79,13 @@ class SimulatedClock {
 
   const OuterPlan plan_;
   PipelineProgram program_;
-  const int64_t ranks_, groups_;                               // P, G
-  const bool restarts_;                                        // net.slow_start_after_idle
-  const bool all_meet_;                                        // at once, over all parameters
-  std::vector<int> nodes_;                                     // by rank of the run
-  std::map<std::pair<int64_t, int64_t>, BoundaryLink> links_;  // by nodes
-  std::vector<PipelineCosts> costs_;                           // [G]
-  std::vector<std::vector<double>> tell_s_;                    // [G], [P * P]
+  const int64_t ranks_, groups_;             // P, G
+  const bool restarts_;                      // net.slow_start_after_idle
+  const bool all_meet_;                      // at once, over all parameters
+  std::vector<int> nodes_;                   // by rank of the run
+  Links links_;                              // by nodes
+  std::vector<PipelineCosts> costs_;         // [G]
+  std::vector<std::vector<double>> tell_s_;  // [G], [P * P]; of several groups
   struct PlannedMessage {
     Direction direction;
     int64_t from_rank, to_rank;

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "absl/status/statusor.h"
-#include "experiments/estimates/step_time.h"
 #include "planning/scale/scale_spec.h"
+#include "pp_group/schedule/makespan.h"
 
 namespace longhaul::scale {
 
@@ -19,15 +19,15 @@ struct Hindrance {
   bool forward = true;          // s -> s + 1
   double rate_bit_per_s = 0;    // 0: the profile's
   double one_way_delay_s = -1;  // < 0: the profile's
-  // The link with what hinders it.
-  BoundaryLink On(BoundaryLink link) const;
+  // What the link takes for its messages with what hinders it.
+  Wire On(Wire wire) const;
   auto Key() const {
     return std::tuple(stage, slow, boundary, forward, rate_bit_per_s, one_way_delay_s);
   }
 };
 
-// Seconds per inner step of a group, with bytes and times of one message from the codecs: P2
-// (estimates/step_time.h). Asked for once per kind of hindrance, then remembered.
+// Seconds per inner step of a group in the steady state, as the simulated clock of a training has them
+// (train/simulated_clock.h), with planned bytes. Asked for once per kind of hindrance, then remembered.
 class GroupPace {
  public:
   static absl::StatusOr<GroupPace> Of(const ScaleSpec& spec);
@@ -41,13 +41,16 @@ class GroupPace {
   // What carries a rank's outer exchange with `peers` others: frames of the largest stage, over TCP
   // connections (pp_group/schedule/wire.h) on one access line, or on a path with a queue of its own.
   Wire ExchangeWire(int64_t peers) const;
+  // Connections of one rank's exchange that share a wire.
+  double Connections(int64_t peers) const;
   // A frame of the largest stage on a line between two groups.
   const BoundaryLink& between() const { return between_; }
   // Weights and outer momentum of the largest stage from `sources` others, as the swarm gives them.
   double FetchSeconds(int64_t sources) const;
 
  private:
-  Pipeline pipeline_{};
+  PipelineProgram program_;
+  PipelineCosts costs_;
   BoundaryLink between_{};
   ScaleSpec::Exchange exchange_ = ScaleSpec::Exchange::kShared;
   bool restarts_ = true;  // net.slow_start_after_idle

@@ -12,6 +12,15 @@ constexpr int64_t kToTheEnd = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
+Hindrances::Hindrances(const ScaleSpec& spec, GroupPace& pace) : spec_(spec), pace_(pace) {
+  const std::vector<double>& speeds = spec.run.compute->group_speed;
+  for (size_t g = 0; g < speeds.size(); ++g) {
+    if (speeds[g] == 1) continue;
+    inside_[static_cast<int64_t>(g)].push_back(
+        {.first = 1, .last = kToTheEnd, .hindrance = {.slow = 1 / speeds[g]}});
+  }
+}
+
 bool Hindrances::Add(const Fault& f) {
   switch (f.what) {
     case FaultKind::kSlow: {
@@ -91,21 +100,20 @@ std::optional<double> Hindrances::RoundSeconds(int64_t group, int64_t first, int
   return seconds;
 }
 
-double Hindrances::ExchangeExtra(int64_t first, int64_t last, double begin_s) {
-  double extra_s = 0;
+double Hindrances::ExchangeEnd(int64_t first, int64_t last, double begin_s,
+                               const Connection& open) {
+  double end_s = 0;
   for (const Spell& spell : between_) {
     if (spell.last < first || spell.first > last) continue;
-    const BoundaryLink& link = pace_.between();
-    double longer_s = MessageSeconds(spell.hindrance.On(link)) - MessageSeconds(link);
-    // Down from the time of its step on: what is left of that when the outer step begins.
-    if (spell.down_s > 0) {
-      const double down_at_s =
-          begin_s - static_cast<double>(last + 1 - spell.first) * pace_.step_s();
-      longer_s = std::max(0.0, down_at_s + spell.down_s - begin_s);
-    }
-    extra_s = std::max(extra_s, longer_s);
+    // Down from the beginning of its step on.
+    const double up_s =
+        begin_s - static_cast<double>(last + 1 - spell.first) * pace_.step_s() + spell.down_s;
+    Connection path = open;
+    const double ready_s = spell.down_s > 0 ? std::max(begin_s, up_s) : begin_s;
+    end_s =
+        std::max(end_s, Take(spell.hindrance.On(pace_.ExchangeWire(1)), ready_s, &path).arrived);
   }
-  return extra_s;
+  return end_s;
 }
 
 }  // namespace longhaul::scale

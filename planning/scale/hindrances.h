@@ -10,13 +10,13 @@
 
 namespace longhaul::scale {
 
-// Faults that leave a group in its place and cost time: slow workers, and links that are down,
-// slower or longer, inside of groups and between them. A fault that lasts for_s seconds lasts as
+// What leaves a group in its place and costs time: a slower machine, slow workers, and links that are
+// down, slower or longer, inside of groups and between them. A fault that lasts for_s seconds lasts as
 // many of the group's steps as begin in them.
 class Hindrances {
  public:
   // Borrows both.
-  Hindrances(const ScaleSpec& spec, GroupPace& pace) : spec_(spec), pace_(pace) {}
+  Hindrances(const ScaleSpec& spec, GroupPace& pace);
 
   // False: a fault of another sort. Its step is set.
   bool Add(const Fault& fault);
@@ -24,9 +24,9 @@ class Hindrances {
   // Steps first..last of a group; nullopt: nothing hinders it then.
   std::optional<double> RoundSeconds(int64_t group, int64_t first, int64_t last);
 
-  // What the outer step behind step `last` lasts longer when it begins at `begin_s`: the slowest
-  // hindered path.
-  double ExchangeExtra(int64_t first, int64_t last, double begin_s);
+  // When the slowest hindered path has carried its frame of the outer step behind step `last`, which
+  // begins at `begin_s`; 0: there is none. `open`: a connection between two groups at that time.
+  double ExchangeEnd(int64_t first, int64_t last, double begin_s, const Connection& open);
 
  private:
   struct Spell {

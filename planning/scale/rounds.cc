@@ -201,8 +201,11 @@ class Simulation {
     if (killed_in_outer_) last_s += spec_.run.net.peer_deadline_s;
     end_s_ = last_s;
     if (there > 1) {
-      end_s_ = Take(pace_.ExchangeWire(there - 1), last_s, &between_).arrived +
-               hindrances_.ExchangeExtra(first_, last_, last_s);
+      Connection one = between_;  // of those that share the line
+      one.window /= pace_.Connections(there - 1);
+      one.threshold /= pace_.Connections(there - 1);
+      end_s_ = std::max(hindrances_.ExchangeEnd(first_, last_, last_s, one),
+                        Take(pace_.ExchangeWire(there - 1), last_s, &between_).arrived);
     }
     result_.exchange_s += end_s_ - last_s;
     result_.tokens_counted += tokens * static_cast<double>(counted);

@@ -81,6 +81,12 @@ absl::Status CheckRun(const RunSpec& run) {
     return absl::InvalidArgumentError(
         "'outer.inner_steps' is 0: there are no rounds; want at least 1");
   }
+  if (!WholeRounds(ToOuterSpec(run))) {
+    return absl::InvalidArgumentError(fmt::format(
+        "'outer.algorithm' is '{}': simulated rounds end with an exchange of everything "
+        "between all groups, which nothing overlaps; want \"diloco\"",
+        run.outer.algorithm));
+  }
   if (run.schedule.chunks > 1) {
     return absl::InvalidArgumentError(
         fmt::format("'schedule.chunks' is {}: simulated time knows one stage a rank; want 1",

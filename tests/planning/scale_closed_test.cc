@@ -27,6 +27,7 @@ codec = "none"
 [net]
 transport = "ucx"
 profile = "regional"
+congestion_control = "reno"
 peer_deadline_s = 11
 [eval]
 rows = 1
@@ -36,7 +37,11 @@ constexpr char kBetween[] = "[scale]\nbetween = \"transatlantic\"\nrestart_s = 5
 // Inside of a group 1 Gbit/s and 10 ms one way, between groups 100 Mbit/s and 75 ms there and back.
 constexpr double kKappa = 1514.0 / 1448;
 constexpr double kMessage = 4 * 2 * 64 * 256 + 112;  // an activation of floats, and its header
-constexpr double kWire = 8 * kKappa * kMessage / 1e9 + 0.01;
+// A segment's frame takes so long. Pauses of seconds close the windows: 10, 20 and 40 segments go in a
+// round trip each, and the rest as fast as the line.
+constexpr double Tau(double bit_per_s) { return 8 * 1514 / bit_per_s; }
+constexpr double kSegments = kMessage / 1448;
+constexpr double kWire = 3 * 0.02 + (kSegments - 70) * Tau(1e9) + 0.01;
 constexpr double kStep = 0.5 + 0.7 + 1.3 + 1.0 + 0.25 + 2 * kWire;
 // A block has 12 D^2 + 4 D; stage 0 is the larger: its embeddings have 256 + 64 rows, the head of
 // stage 1 has 256 and the norm two.
@@ -184,8 +189,9 @@ TEST(ScaleClosed, HindrancesCostTheStepsThatTheyLast) {
   EXPECT_NEAR(longer_s(Fault("stop", "group 1", 9, "for_s = 4")), 4, 1e-8);
   EXPECT_NEAR(longer_s(Fault("link_down", "link 4 > 5", 9, "for_s = 4")), 4, 1e-8);
   EXPECT_NEAR(longer_s(Fault("link_down", "link 4 > 5", 9, "for_steps = 2")), 2 * kStep, 1e-8);
-  // Of a message over 10 Mbit/s in place of 1,000; both ways twice that.
-  const double slower = 8 * kKappa * kMessage * (1 / 10e6 - 1 / 1e9);
+  // Of a message over 10 Mbit/s in place of 1,000, which ten segments less than fill, and 20 do; both
+  // ways twice that.
+  const double slower = 0.02 + (kSegments - 10) * Tau(10e6) + 0.01 - kWire;
   const std::string rate = "rate_mbit = 10\nfor_steps = 2";
   EXPECT_NEAR(longer_s(Fault("link_rate", "link 5 > 4", 9, rate)), 2 * slower, 1e-8);
   EXPECT_NEAR(longer_s(Fault("link_rate", "link 4 - 5", 9, rate)), 4 * slower, 1e-8);
@@ -196,24 +202,40 @@ TEST(ScaleClosed, HindrancesCostTheStepsThatTheyLast) {
               3 * slower, 1e-8);
 }
 
+// A path of its own beside the access line: it costs what it needs longer than three frames on that.
 TEST(ScaleClosed, HinderedPathsBetweenGroupsCostTheOuterStepAlone) {
   const double whole_s = Simulate("").seconds;
   const auto longer_s = [&](const std::string& fault) { return Simulate(fault).seconds - whole_s; };
-  const double frame_bits = 8 * kKappa * kFrame;
-  const double slower = frame_bits * (1 / 50e6 - 1 / 100e6);
-  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 50\nfor_steps = 3")),
+  // At 25 Mbit/s windows of 10, 20, 40 and 80 do not fill it (155), and the message is long enough to
+  // fill path and queue: a round trip more.
+  const double frame = kFrame / 1448;
+  const double slower = (4 + 1 + 0.5) * kRtt + (frame - 150) * Tau(25e6) - ToThree();
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 25\nfor_steps = 3")),
               slower, 1e-8);
-  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 50")), 2 * slower, 1e-8)
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 25")), 2 * slower, 1e-8)
       << "rounds 2 and 3";
-  EXPECT_NEAR(longer_s(Fault("link_delay", "link 1 > 7", 9, "delay_ms = 137.5\nfor_steps = 1")),
-              0.1, 1e-8);
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 50")), 0, 1e-8)
+      << "a third of the access line is less";
+  // A round trip of 475 ms: nine windows, 511 times ten segments, and path and queue hold half of all.
+  EXPECT_NEAR(longer_s(Fault("link_delay", "link 1 > 7", 9, "delay_ms = 237.5\nfor_steps = 1")),
+              9.5 * 0.475 + (frame - 5110) * Tau(100e6) - ToThree(), 1e-8);
   // Down for 30 s from the beginning of step 13: two steps before the meeting.
-  EXPECT_NEAR(longer_s(Fault("link_down", "link 0 > 2", 13, "for_s = 30")), 30 - 2 * kStep, 1e-8);
+  EXPECT_NEAR(longer_s(Fault("link_down", "link 0 > 2", 13, "for_s = 30")),
+              30 - 2 * kStep + ToOne() - ToThree(), 1e-8);
   EXPECT_NEAR(longer_s(Fault("link_down", "link 0 > 2", 13, "for_s = 7")), 0, 1e-8) << "up again";
   // Of two hindered paths the slower one counts.
-  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 50\nfor_steps = 3") +
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 30\nfor_steps = 3") +
                        Fault("link_rate", "link 2 > 4", 9, "rate_mbit = 25\nfor_steps = 3")),
-              frame_bits * (1 / 25e6 - 1 / 100e6), 1e-8);
+              slower, 1e-8);
+}
+
+TEST(ScaleClosed, AGroupOfSlowerMachinesIsWaitedFor) {
+  const std::vector<std::string> sets = {"net.clock=simulated", "net.transport=loopback"};
+  std::vector<std::string> slow = sets;
+  slow.push_back("compute.group_speed=[1, 0.5, 1, 4]");
+  // Its compute takes twice as long, messages do not.
+  EXPECT_NEAR(Simulate("", slow).seconds - Simulate("", sets).seconds,
+              20 * (0.5 + 0.7 + 1.3 + 1.0 + 0.25), 1e-8);
 }
 
 TEST(ScaleClosed, DataParallelGroupsExchangeInEveryStep) {

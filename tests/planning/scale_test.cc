@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/round_plan.h"
+#include "experiments/train/simulated_clock.h"
 #include "planning/scale/rounds.h"
 #include "planning/scale/what_if.h"
 #include "tests/experiments/spec/specs.h"
@@ -27,6 +28,7 @@ codec = "none"
 [net]
 transport = "ucx"
 profile = "continental-us"
+congestion_control = "reno"
 [eval]
 rows = 1
 )";
@@ -62,10 +64,11 @@ double ExchangeSeconds(const GroupPace& pace, int64_t peers) {
 // continental-us: 100 Mbit/s, 65 ms. A message: 128 x 256 floats and 112 bytes of header.
 TEST(Scale, WithoutFaultsARoundIsItsStepsAndOneExchangeByHand) {
   const Simulated s = Simulate("");
-  const double wire_s = 8 * (1514.0 / 1448) * (4 * 128 * 256 + 112) / 100e6;
+  // 91 segments; pauses close the window, so 10, 20 and 40 take a round trip each.
+  const double wire_s = 3 * 0.065 + ((4 * 128 * 256 + 112) / 1448.0 - 70) * 8 * 1514 / 100e6;
   const double step_s = 2 * (0.5 + 1.0) + 0.25 + 2 * (wire_s + 0.0325);
   EXPECT_NEAR(s.pace.step_s(), step_s, 1e-9);
-  // Stage 1 is the largest: 4 blocks, final norm and head. Two frames from one access line; windows
+  // Stage 0 is the largest: 4 blocks and the embeddings. Two frames from one access line; windows
   // of 20 segments double until they hold 812.5 kB: five round trips and 31 windows, half a trip ahead.
   const double frames = (1514.0 / 1448) * 2 * s.pace.between().message_bytes;
   const double exchange_s = 0.065 * 5.5 + (frames - 31 * 20 * 1514) / 12.5e6;
@@ -136,10 +139,14 @@ TEST(Scale, LinksThatAreDownOrSlowCostWhatTheySay) {
   };
   EXPECT_NEAR(longer_s("link_down\"\nfor_s = 7", "link 2 > 3"), 7, 1e-9);
   EXPECT_NEAR(longer_s("stop\"\nfor_s = 3", "group 0 stage 1"), 3, 1e-9);
-  // 29 steps to the end, the activation's way 0.1 s longer in each.
-  EXPECT_NEAR(longer_s("link_delay\"\ndelay_ms = 132.5", "link 2 > 3"), 29 * 0.1, 1e-9);
-  // Between groups: three outer steps are left.
-  EXPECT_NEAR(longer_s("link_delay\"\ndelay_ms = 132.5", "link 0 > 2"), 3 * 0.1, 1e-9);
+  // 29 steps to the end, in each the activation's way 0.1 s longer and three round trips 0.2.
+  EXPECT_NEAR(longer_s("link_delay\"\ndelay_ms = 132.5", "link 2 > 3"), 29 * 0.7, 1e-9);
+  // Between groups three outer steps are left. Round trips of 265 ms: eight windows, 255 times ten
+  // segments, and one more for what fills path and queue; beside two frames that share a line.
+  const double segment_s = 8 * 1514 / 100e6, frame = 4 * 3231744 + 112;
+  const double own_s = 9.5 * 0.265 + (frame / 1448 - 2550) * segment_s;
+  const double line_s = 5.5 * 0.065 + (2 * frame / 1448 - 31 * 20) * segment_s;
+  EXPECT_NEAR(longer_s("link_delay\"\ndelay_ms = 132.5", "link 0 > 2"), 3 * (own_s - line_s), 1e-9);
   EXPECT_NEAR(longer_s("disk_full\"", "group 0"), 0, 1e-9);
   // No message takes it.
   EXPECT_NEAR(longer_s("link_down\"\nfor_s = 7", "link 0 > 3"), 0, 1e-9);
@@ -205,6 +212,28 @@ TEST(Scale, EqualSeedsGiveEqualFigures) {
   EXPECT_GT(a.result.tokens_lost, 0);
 }
 
+// Two groups over paths of their own, round by round beside the clock of a training, which walks through
+// every action and tells norms in every exchange.
+TEST(Scale, RoundsAreThoseOfTheSimulatedClock) {
+  for (const char* idle : {"true", "false"}) {
+    for (const char* profile : {"regional", "continental-us", "global"}) {
+      const Simulated s = Simulate("[scale]\nexchange = \"paths\"\n",
+                                   {"outer.groups=2", "train.microbatches=2", "schedule.kind=1f1b",
+                                    fmt::format("net.slow_start_after_idle={}", idle),
+                                    fmt::format("net.profile={}", profile)});
+      auto clock = SimulatedClock::Of(s.spec.run);
+      ASSERT_TRUE(clock.ok()) << clock.status();
+      for (const RoundResult& round : s.result.by_round) {
+        for (int step = 0; step < 10; ++step) ASSERT_TRUE((*clock)->Step().ok());
+        const double trained_s = std::max((*clock)->Seconds(0, 0), (*clock)->Seconds(0, 1));
+        std::printf("%s, idle restart %s: %.3f s, by the clock of a training %.3f\n", profile, idle,
+                    round.end_s, trained_s);
+        EXPECT_NEAR(round.end_s / trained_s, 1, 0.01) << profile << idle;
+      }
+    }
+  }
+}
+
 TEST(Scale, TheLabsEndEndsTheRun) {
   const Simulated s = Simulate("[[fault]]\nwhat = \"kill\"\nwhere = \"lab\"\nat_step = 25\n");
   EXPECT_EQ(s.result.rounds, 2);
@@ -221,6 +250,8 @@ TEST(Scale, RefusesWhatItCannotSimulateWithTheLine) {
   EXPECT_THAT(refusal("", {"scale.between=nowhere"}), HasSubstr("unknown profile 'nowhere'"));
   EXPECT_THAT(refusal("", {"scale.restart=3"}), HasSubstr("unknown key 'scale.restart'"));
   EXPECT_THAT(refusal("", {"scale.mtbf_h=-1"}), HasSubstr("mtbf_h"));
+  EXPECT_THAT(refusal("", {"outer.algorithm=streaming", "outer.fragments=2"}),
+              HasSubstr("which nothing overlaps; want \"diloco\""));
   EXPECT_THAT(refusal("", {"scale.round_deadline_s=nan"}), HasSubstr("more than 0"));
   EXPECT_THAT(refusal("[[fault]]\nwhat = \"kill\"\nwhere = \"group 3\"\nat_step = 1\n", {}),
               HasSubstr("groups 0 to 2"));

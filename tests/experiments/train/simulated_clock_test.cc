@@ -27,6 +27,7 @@ transport = "loopback"
 clock = "simulated"
 profile = "continental-us"
 slow_start_after_idle = false
+congestion_control = "reno"
 [eval]
 rows = 1
 )";
@@ -104,6 +105,30 @@ TEST(SimulatedClock, AnOuterStepByHand) {
   EXPECT_NEAR(clock->Seconds(1, 1), slow + 5 * 0.065 + 0.0325, 2e-6);
 }
 
+// Windows of twice the message, 1.4 times what the path's queue holds, or paced: the second exchange
+// floods the queue, does not, and does not. What the spec names is what links have.
+TEST(SimulatedClock, TheRunsCongestionControlIsItsLinks) {
+  const auto second_s = [](const std::string& control) {
+    const auto clock = Clock({"outer.groups=2", "outer.inner_steps=1", "outer.codec=none",
+                              "net.congestion_control=" + control});
+    double before = 0, step_s = 0;
+    for (int step = 0; step < 2; ++step) {
+      for (const int group : {0, 1}) {
+        for (const int stage : {0, 1}) clock->SetExchangeBytes(group, stage, 1'717'930);
+      }
+      EXPECT_TRUE(clock->Step().ok());
+      step_s = clock->Seconds(0, 0) - before;
+      before = clock->Seconds(0, 0);
+    }
+    return step_s;
+  };
+  const double plain = kKappa * 1717930 / 12.5e6 + 3.25 + 2 * (kKappa * 131184 / 12.5e6 + 0.0325);
+  EXPECT_GT(second_s("reno"), plain + 1);
+  EXPECT_NEAR(second_s("bbr"), plain + 0.0325, 1e-3);
+  EXPECT_EQ(second_s("system"), second_s("cubic"));
+  EXPECT_NE(second_s("cubic"), second_s("reno"));
+}
+
 // 6 N D: two operations of each weight in a pass forward, four backward; and attention.
 TEST(StageSeconds, AreTheModelsOperationsOverTheMachines) {
   const RunSpec spec = *Read({"schedule.stages=1", "train.batch_rows=8", "train.microbatches=2"});
@@ -148,6 +173,11 @@ TEST(SimulatedClock, WhatItHasNoModelOfIsRefusedInOneLine) {
               HasSubstr("paths share a's access line, which a simulated clock has no model of"));
   EXPECT_EQ(Refusal({links("fine.toml", "", "loss = \"1%\"\n")}), "");
   EXPECT_THAT(Refusal({"net.transport=ucx"}), HasSubstr("want net.transport = \"loopback\""));
+  EXPECT_THAT(Refusal({"net.congestion_control=htcp"}),
+              HasSubstr("net.congestion_control 'htcp': simulated links have no model of it"));
+  for (const char* known : {"system", "cubic", "bbr"}) {
+    EXPECT_EQ(Refusal({fmt::format("net.congestion_control={}", known)}), "");
+  }
   EXPECT_THAT(Refusal({"net.emulator=tap"}), HasSubstr("asks for a real interface"));
   EXPECT_THAT(Refusal({"checkpoint.every_steps=4"}), HasSubstr("is in no checkpoint"));
   EXPECT_THAT(Refusal({"compute=measured"}), HasSubstr("needs a table [compute]"));
