@@ -1,6 +1,6 @@
 // Which arms are cells of the table M x H x outer codec.
 #include <algorithm>
-#include <set>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -33,21 +33,33 @@ int64_t GlobalRows(const TomlValue& spec) {
   return IntegerAt(spec, "train.batch_rows", 0) * IntegerAt(spec, "outer.groups", 1);
 }
 
+// The spec of an arm that has its reference's global batch and differs from it by such keys alone.
+std::optional<TomlValue> OuterSpecOf(const CampaignAnalysis& a, const ArmResult& arm,
+                                     bool (*may_differ)(std::string_view)) {
+  if (arm.role != Role::kArm || arm.changes.empty()) return std::nullopt;
+  const bool only = std::all_of(arm.changes.begin(), arm.changes.end(),
+                                [&](const SpecChange& c) { return may_differ(c.key); });
+  const ArmResult* reference = FindArm(a, arm.reference);
+  if (!only || reference == nullptr) return std::nullopt;
+  const auto spec = SpecOf(arm), base = SpecOf(*reference);
+  if (!spec.ok() || !base.ok() || GlobalRows(*spec) != GlobalRows(*base)) return std::nullopt;
+  return *spec;
+}
+
+// A spec of before that key is DiLoCo's.
+std::string AlgorithmOf(const TomlValue& spec) {
+  const std::string algorithm = TextAt(spec, "outer.algorithm");
+  return algorithm == "none" ? "diloco" : algorithm;
+}
+
 }  // namespace
 
 std::vector<DilocoCell> FindDilocoCells(const CampaignAnalysis& a) {
   std::vector<DilocoCell> cells;
   for (const ArmResult& arm : a.arms) {
-    if (arm.role != Role::kArm || arm.changes.empty()) continue;
-    const bool only_outer = std::all_of(arm.changes.begin(), arm.changes.end(),
-                                        [](const SpecChange& c) { return IsOuterCellKey(c.key); });
-    const ArmResult* reference = FindArm(a, arm.reference);
-    if (!only_outer || reference == nullptr) continue;
-    const auto spec = SpecOf(arm), base = SpecOf(*reference);
-    if (!spec.ok() || !base.ok() || GlobalRows(*spec) != GlobalRows(*base)) continue;
-    // Another algorithm between the groups is no cell of DiLoCo's; a spec of before that key is one.
-    const std::string algorithm = TextAt(*spec, "outer.algorithm");
-    if (algorithm != "diloco" && algorithm != "none") continue;
+    const auto spec = OuterSpecOf(a, arm, IsOuterCellKey);
+    // Another algorithm between the groups is no cell of DiLoCo's.
+    if (!spec || AlgorithmOf(*spec) != "diloco") continue;
     DilocoCell cell;
     cell.arm = arm.arm;
     cell.local_batch = arm.reference != kD0Reference;
@@ -62,6 +74,27 @@ std::vector<DilocoCell> FindDilocoCells(const CampaignAnalysis& a) {
     cells.push_back(std::move(cell));
   }
   return cells;
+}
+
+std::vector<OuterArm> FindOuterArms(const CampaignAnalysis& a) {
+  const auto may_differ = [](std::string_view key) {
+    return IsOuterCellKey(key) || key == "train.lr";
+  };
+  std::vector<OuterArm> out;
+  for (const ArmResult& arm : a.arms) {
+    const auto spec = OuterSpecOf(a, arm, may_differ);
+    const bool whole = arm.reference == kD0Reference && arm.budget_fraction == 1;
+    if (!spec || !whole || arm.crossings > 0 || IntegerAt(*spec, "outer.groups", 1) < 2) continue;
+    const bool cell = std::any_of(a.diloco.cells.begin(), a.diloco.cells.end(),
+                                  [&](const DilocoCell& c) { return c.arm == arm.arm; });
+    if (cell) continue;
+    out.push_back({.arm = arm.arm,
+                   .algorithm = AlgorithmOf(*spec),
+                   .codec = TextAt(*spec, "outer.codec"),
+                   .groups = IntegerAt(*spec, "outer.groups", 1),
+                   .inner_steps = std::max<int64_t>(1, IntegerAt(*spec, "outer.inner_steps", 0))});
+  }
+  return out;
 }
 
 }  // namespace longhaul

@@ -10,5 +10,6 @@ namespace longhaul {
 // the planner's product has no factor for. Arms whose global batch is another than the reference's
 // are none: their loss would be M and batch size in one.
 std::vector<DilocoCell> FindDilocoCells(const CampaignAnalysis& analysis);
+std::vector<OuterArm> FindOuterArms(const CampaignAnalysis& analysis);
 
 }  // namespace longhaul

@@ -238,6 +238,7 @@ class Factors {
 
 absl::Status CollectDiloco(const Record& record, CampaignAnalysis& a) {
   a.diloco.cells = FindDilocoCells(a);
+  a.diloco.outer = FindOuterArms(a);
   for (DilocoCell& cell : a.diloco.cells) {
     if (cell.codec == "none") continue;
     const absl::StatusOr<double> ratio = OuterRatio(record, a, *FindArm(a, cell.arm));

@@ -40,6 +40,13 @@ struct DilocoCell {
   double ratio = 0;  // of c, from the bytes of its frames against bf16; 0: not recorded
 };
 
+// An arm whose groups meet by an algorithm, at the rates that the campaign gave it: another one than
+// DiLoCo, or DiLoCo at an inner rate of its own. All of D0, the reference's global batch, no boundary.
+struct OuterArm {
+  std::string arm, algorithm, codec;
+  int64_t groups, inner_steps;  // 1: gradients cross in every step
+};
+
 struct DilocoFactor {
   enum class Kind { kInnerSteps, kReplicas, kCodec, kSplitReplicas, kInteraction, kExponent };
   Kind kind = Kind::kInnerSteps;
@@ -57,6 +64,7 @@ struct DilocoFactor {
 
 struct DilocoFindings {
   std::vector<DilocoCell> cells = {};
+  std::vector<OuterArm> outer = {};
   std::vector<DilocoFactor> factors = {};
   std::vector<OuterForms> forms = {};
 };

@@ -40,6 +40,18 @@ void AddTotals(const CampaignAnalysis& a, json& out) {
   }
 }
 
+void AddOuterArms(const CampaignAnalysis& a, json& out) {
+  for (const OuterArm& outer : a.diloco.outer) {
+    const ArmResult* arm = FindArm(a, outer.arm);
+    if (!arm->off || arm->off->IsBound() || !arm->off->eta.interval) continue;
+    json entry = EtaEntry(outer.groups, outer.inner_steps, arm->off->eta, arm->off->seeds);
+    entry["arm"] = outer.arm;
+    entry["algorithm"] = outer.algorithm;
+    entry["codec"] = outer.codec;
+    out["eta_outer"].push_back(std::move(entry));
+  }
+}
+
 // eta_H of the planner: the smallest M above 1 at each H, as a total.
 void AddSplitInnerSteps(const CampaignAnalysis& a, json& out) {
   int64_t m0 = 0;
@@ -84,6 +96,7 @@ void AddDilocoRows(const CampaignAnalysis& a, std::vector<EstimateRow>& rows) {
 
 void AddDilocoCalibration(const CampaignAnalysis& a, json& out) {
   AddTotals(a, out);
+  AddOuterArms(a, out);
   AddSplitInnerSteps(a, out);
   for (const DilocoFactor& f : a.diloco.factors) {
     // The planner's factors are of one convention; of the other it gets totals.

@@ -147,17 +147,24 @@ std::string AddOuter(const Quality& quality, const Candidate& c, std::vector<Eta
   const bool gradients = ExchangesGradients(outer.algorithm);
   // Synchronous data parallel over the same global batch is what the campaigns compare with.
   if (outer.algorithm == "dp" && c.outer_codec == "none") return "";
-  if (gradients || outer.algorithm != "diloco") {
-    return fmt::format("no calibration measures '{}'{}", outer.algorithm,
-                       gradients ? " with " + c.outer_codec : "");
+  const bool diloco = outer.algorithm == "diloco";
+  const auto rounds = diloco ? quality.Rounds(outer.groups, outer.inner_steps) : std::nullopt;
+  const auto codec = diloco ? quality.OuterCodec(c.outer_codec) : std::nullopt;
+  if (rounds && codec) {
+    factors.push_back(*rounds);
+    factors.push_back(*codec);
+    return "";
   }
-  const std::optional<EtaFactor> rounds = quality.Rounds(outer.groups, outer.inner_steps);
-  if (!rounds) return fmt::format("no calibration has a cell of {} group(s)", outer.groups);
-  const std::optional<EtaFactor> codec = quality.OuterCodec(c.outer_codec);
-  if (!codec) return fmt::format("no calibration measures outer codec '{}'", c.outer_codec);
-  factors.push_back(*rounds);
-  factors.push_back(*codec);
-  return "";
+  if (const auto whole = quality.Outer(outer.algorithm, c.outer_codec, outer.groups,
+                                       gradients ? 1 : outer.inner_steps)) {
+    factors.push_back(*whole);
+    return "";
+  }
+  if (!diloco) {
+    return fmt::format("no calibration measures '{}' with {}", outer.algorithm, c.outer_codec);
+  }
+  return rounds ? fmt::format("no calibration measures outer codec '{}'", c.outer_codec)
+                : fmt::format("no calibration has a cell of {} group(s)", outer.groups);
 }
 
 void Judge(const Quality& quality, const LnFactor& tokens, PlanRow& row) {
@@ -181,7 +188,7 @@ void Judge(const Quality& quality, const LnFactor& tokens, PlanRow& row) {
   for (const EtaFactor& f : row.factors) {
     row.beyond.insert(row.beyond.end(), f.beyond.begin(), f.beyond.end());
   }
-  if (const auto size = quality.Size(Parameters(spec))) row.beyond.push_back(*size);
+  if (const auto size = quality.Size(Parameters(spec), row.factors)) row.beyond.push_back(*size);
   if (!row.unknown.empty()) return;
   double ln_eta = 0, earlier = std::pow(tokens.value - tokens.low, 2),
          later = std::pow(tokens.high - tokens.value, 2);

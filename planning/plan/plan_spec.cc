@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/spec/table_reader.h"
+#include "netem/topology/topology_file.h"
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"
 
@@ -146,6 +149,32 @@ absl::StatusOr<TomlValue> TreeOf(const PlanSpec& plan, const std::string& schedu
   return root;
 }
 
+// Files that the spec names count from its folder; those of an override, from the working folder.
+absl::Status CountFromFolder(const std::string& path, TomlValue& root) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (const std::string key : {"plan.curve", "plan.calibration", "plan.links"}) {
+    const TomlValue* found = Find(root, key);
+    if (found == nullptr) continue;
+    TomlValue copy = *found;
+    auto* list = std::get_if<TomlValue::Array>(&copy.value);
+    for (TomlValue& value : list == nullptr ? std::span(&copy, 1) : std::span(*list)) {
+      auto* name = std::get_if<std::string>(&value.value);
+      if (name == nullptr || !value.where.starts_with(path + ":")) continue;
+      if (key == "plan.links" && !name->ends_with(".json") && !IsTopologyFile(*name)) continue;
+      const std::string file = (folder / *name).lexically_normal().string();
+      if (!std::filesystem::exists(file)) {
+        return absl::NotFoundError(
+            fmt::format("{}: '{}' is '{}', and there is no file {}: names in [plan] count from the "
+                        "spec's folder",
+                        value.where, key, Shown(*name), file));
+      }
+      *name = file;
+    }
+    if (absl::Status s = SetByPath(root, key, std::move(copy)); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 std::string WhatOf(const std::string& schedule, const std::string& pair,
                    const std::string& algorithm, int64_t inner_steps,
                    const std::string& outer_codec) {
@@ -214,6 +243,7 @@ absl::StatusOr<PlanSpec> ReadPlanSpec(const std::string& path, const std::vector
   for (const std::string& set : sets) {
     if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
   }
+  if (absl::Status s = CountFromFolder(path, *root); !s.ok()) return s;
   return ReadPlanSpec(*std::move(root), names);
 }
 

@@ -15,7 +15,7 @@ namespace longhaul::plan {
 //
 //   [plan]
 //   target_loss_nat = 2.95                       # held out, at the end of a training
-//   curve = "docs/results/activation-small/losses.csv"   # whose reference says the tokens
+//   curve = "losses.csv"         # of a campaign, whose reference says the tokens
 //   calibration = ["a/calibration.json", "b/calibration.json"]
 //   links = "matrix.json"        # what `net probe --json` wrote, or as net.profile, which it replaces
 //   schedules = ["1f1b", "gpipe"]                # all that take as many stages a rank as the run's
@@ -25,8 +25,8 @@ namespace longhaul::plan {
 //   outer_codecs = ["none", "int4-b64-h64+ef"]   # the algorithm's own, else the run's
 //   memory_bytes = 2_000_000_000                 # of the largest worker; compute.memory_gb, if any
 //
-// of which the first three must be there, and the comments say what the others default to. Paths
-// count from the working folder, as net.profile does.
+// of which the first three must be there, and the comments say what the others default to. Files of
+// [plan] count from the spec's folder, in overrides from the working folder.
 struct PlanSpec {
   TomlValue root;  // without [plan], as the clock takes it
   RunSpec run;
@@ -40,7 +40,7 @@ struct PlanSpec {
 };
 
 // InvalidArgument with file and line, as ReadRunSpec; also: no [compute], no [plan], and
-// compute.group_speed, which says nothing of nodes.
+// compute.group_speed, which says nothing of nodes. NotFound: a file of [plan], with both of its names.
 absl::StatusOr<PlanSpec> ReadPlanSpec(const std::string& path, const std::vector<std::string>& sets,
                                       const SpecNames& names);
 absl::StatusOr<PlanSpec> ReadPlanSpec(TomlValue root, const SpecNames& names);

@@ -84,6 +84,7 @@ std::string_view ToString(Beyond beyond) {
 std::optional<EtaFactor> Quality::Measured(const std::string& pair, int64_t stages) const {
   for (Calibration calibration : calibrations_) {
     ReadAsBoth(calibration, pair);
+    const double parameters = calibration.parameters;
     const auto plan = CalibrationPlan::Make(std::move(calibration), {.codec = pair});
     if (!plan.ok()) continue;
     const std::optional<CalibrationPlan> alone = plan->Only(simulator::Part::kQuality);
@@ -97,6 +98,7 @@ std::optional<EtaFactor> Quality::Measured(const std::string& pair, int64_t stag
     const double ends[] = {at(-CalibrationPlan::kEnd), at(CalibrationPlan::kEnd)};
     EtaFactor out{.name = fmt::format("eta({}, S = {})", pair, stages),
                   .ln = {at(0), std::min(ends[0], ends[1]), std::max(ends[0], ends[1])}};
+    out.parameters = parameters;
     if (auto beyond = Depth(*alone->activation(), stages)) out.beyond.push_back(*beyond);
     return out;
   }
@@ -139,7 +141,8 @@ std::optional<EtaFactor> Quality::Activations(
              std::max(worse->ln.high, better.ln.high)},
       .beyond = {{Beyond::kBits, fmt::format("'{}' was not measured; by bytes it lies between '{}' "
                                              "and '{}'",
-                                             pair, fewer, more)}}};
+                                             pair, fewer, more)}},
+      .parameters = worse->parameters};
 }
 
 std::optional<EtaFactor> Quality::Rounds(int64_t groups, int64_t inner_steps) const {
@@ -160,7 +163,8 @@ std::optional<EtaFactor> Quality::Rounds(int64_t groups, int64_t inner_steps) co
     if (by_h.empty()) continue;
     EtaFactor out{.name = fmt::format("eta(diloco, G = {}, H = {})", groups, inner_steps),
                   .ln = {},
-                  .of = EtaFactor::Of::kRounds};
+                  .of = EtaFactor::Of::kRounds,
+                  .parameters = calibration.parameters};
     if (*nearest != groups) {
       out.beyond.push_back(
           {Beyond::kGroups, fmt::format("G = {}; the nearest measured is {}", groups, *nearest)});
@@ -198,19 +202,57 @@ std::optional<EtaFactor> Quality::OuterCodec(const std::string& codec) const {
     for (const simulator::RatioEntry& entry : calibration.eta_c) {
       if (entry.codec != codec) continue;
       out.ln = Ln(entry.eta);
+      out.parameters = calibration.parameters;
       return out;
     }
   }
   return std::nullopt;
 }
 
-std::optional<EtaFactor::Extrapolated> Quality::Size(double parameters) const {
-  double apart = 1, measured = parameters;
+std::optional<EtaFactor> Quality::Outer(const std::string& algorithm, const std::string& codec,
+                                        int64_t groups, int64_t inner_steps) const {
+  const auto apart = [](int64_t a, int64_t b) {
+    return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
+  };
   for (const Calibration& calibration : calibrations_) {
-    const double times = parameters / calibration.parameters;
+    const simulator::ReplicaEntry* nearest = nullptr;
+    const auto key = [&](const simulator::ReplicaEntry& at) {
+      return std::pair(apart(at.replicas, groups), apart(at.inner_steps, inner_steps));
+    };
+    for (const simulator::OuterEntry& entry : calibration.outer) {
+      if (entry.algorithm != algorithm || entry.codec != codec) continue;
+      if (nearest == nullptr || key(entry.at) < key(*nearest)) nearest = &entry.at;
+    }
+    if (nearest == nullptr) continue;
+    EtaFactor out{.name = fmt::format("eta({} with {}, G = {}, H = {})", algorithm, codec, groups,
+                                      inner_steps),
+                  .ln = Ln(nearest->eta),
+                  .of = EtaFactor::Of::kRounds,
+                  .parameters = calibration.parameters};
+    if (nearest->replicas != groups) {
+      out.beyond.push_back({Beyond::kGroups, fmt::format("G = {}; the nearest measured is {}",
+                                                         groups, nearest->replicas)});
+    }
+    if (nearest->inner_steps != inner_steps) {
+      out.beyond.push_back({Beyond::kInnerSteps, fmt::format("H = {}; the nearest measured is {}",
+                                                             inner_steps, nearest->inner_steps)});
+    }
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::optional<EtaFactor::Extrapolated> Quality::Size(double parameters,
+                                                     const std::vector<EtaFactor>& factors) const {
+  std::vector<double> sizes;
+  if (!calibrations_.empty()) sizes.push_back(calibrations_.front().parameters);
+  for (const EtaFactor& f : factors) sizes.push_back(f.parameters);
+  double apart = 1, measured = parameters;
+  for (const double size : sizes) {
+    const double times = size > 0 ? parameters / size : 1;
     if (std::abs(std::log(times)) <= std::abs(std::log(apart))) continue;
     apart = times;
-    measured = calibration.parameters;
+    measured = size;
   }
   if (std::max(apart, 1 / apart) < kSameSize) return std::nullopt;
   return EtaFactor::Extrapolated{

@@ -34,6 +34,7 @@ struct EtaFactor {
     std::string how;  // "S = 6 lies between 4 and 8"
   };
   std::vector<Extrapolated> beyond = {};
+  double parameters = 0;  // of the model that it was measured with; 0: it is none
 };
 
 struct BothWays {
@@ -63,8 +64,16 @@ class Quality {
   // Of the outer delta's codec. nullopt: not measured.
   std::optional<EtaFactor> OuterCodec(const std::string& codec) const;
 
-  // How far a model of so many parameters is from the calibrations'; nullopt: within 1 %.
-  std::optional<EtaFactor::Extrapolated> Size(double parameters) const;
+  // Of groups that meet by an outer algorithm and codec whose campaign gave it rates of its own: the
+  // arm of the nearest G, and of those of the nearest H. Algorithms that exchange gradients meet after
+  // every step: H 1. nullopt: not measured.
+  std::optional<EtaFactor> Outer(const std::string& algorithm, const std::string& codec,
+                                 int64_t groups, int64_t inner_steps) const;
+
+  // How far a model of so many parameters is from the first calibration's, or from that of one of its
+  // factors, whichever is farther; nullopt: within 1 %.
+  std::optional<EtaFactor::Extrapolated> Size(double parameters,
+                                              const std::vector<EtaFactor>& factors) const;
 
  private:
   std::optional<EtaFactor> Measured(const std::string& pair, int64_t stages) const;

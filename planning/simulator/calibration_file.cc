@@ -177,12 +177,14 @@ ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
   return a;
 }
 
+ReplicaEntry ReadReplica(Reader& r, const json& row, const char* key) {
+  return {r.Count(row, "M", key), r.Count(row, "H", key),
+          r.Within(r.Positive(row, "eta", "ci", key), kMostShare, "eta", kShare, key)};
+}
+
 void ReadReplicas(Reader& r, const json& document, const char* key,
                   std::vector<ReplicaEntry>& out) {
-  for (const json& row : r.Objects(document, key)) {
-    out.push_back({r.Count(row, "M", key), r.Count(row, "H", key),
-                   r.Within(r.Positive(row, "eta", "ci", key), kMostShare, "eta", kShare, key)});
-  }
+  for (const json& row : r.Objects(document, key)) out.push_back(ReadReplica(r, row, key));
 }
 
 // Cells of DiLoCo as a whole; those with a codec or a boundary are of more than M and H.
@@ -206,6 +208,10 @@ void ReadOuter(Reader& r, const json& document, Calibration& out) {
     out.eta_c.push_back(
         {r.Text(row, "codec", "eta_c"), r.Number(row, "ratio", "eta_c"),
          r.Within(r.Positive(row, "eta", "ci", "eta_c"), kMostShare, "eta", kShare, "eta_c")});
+  }
+  for (const json& row : r.Objects(document, "eta_outer")) {
+    out.outer.push_back({r.Text(row, "algorithm", "eta_outer"), r.Text(row, "codec", "eta_outer"),
+                         ReadReplica(r, row, "eta_outer")});
   }
   if (const auto alpha = document.find("alpha"); alpha != document.end() && alpha->is_object()) {
     out.alpha = r.Positive(*alpha, "value", "ci", "alpha");

@@ -47,6 +47,12 @@ struct ReplicaEntry {
   Measured eta;
 };
 
+// An outer algorithm with a codec, at the rates that its campaign gave it.
+struct OuterEntry {
+  std::string algorithm, codec;
+  ReplicaEntry at;  // inner_steps 1: gradients cross in every step
+};
+
 // What `measure` writes in the schema calibration/1. Absent parts stay assumed.
 struct Calibration {
   std::string plan_sha256, commit;
@@ -55,7 +61,8 @@ struct Calibration {
   std::vector<ActivationEntry> activation;
   std::vector<ReplicaEntry> eta_h, eta_r;
   std::vector<ReplicaEntry>
-      totals;  // eta_H eta_r in one: uncoded, without boundaries, global batch
+      totals;                     // eta_H eta_r in one: uncoded, without boundaries, global batch
+  std::vector<OuterEntry> outer;  // as the totals, by algorithm
   std::optional<Measured> alpha;
   double alpha_billions = 0;  // the size alpha was measured at
   std::vector<RatioEntry> eta_c;

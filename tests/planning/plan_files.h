@@ -26,6 +26,13 @@ inline constexpr char kCalibration[] = R"({"schema": "calibration/1", "plan_sha2
    "batch": "global-batch-matched"},
   {"M": 2, "H": 1000, "eta": 0.6, "ci": [0.5, 0.7], "codec": "none", "boundary": "",
    "batch": "global-batch-matched"}],
+ "eta_outer": [
+  {"arm": "s", "algorithm": "streaming", "codec": "e3m0-b64", "M": 4, "H": 12, "eta": 0.7,
+   "ci": [0.6, 0.8]},
+  {"arm": "s2", "algorithm": "streaming", "codec": "e3m0-b64", "M": 2, "H": 30, "eta": 0.6,
+   "ci": [0.5, 0.65]},
+  {"arm": "w", "algorithm": "swarm", "codec": "dyn8-b4096", "M": 2, "H": 1, "eta": 0.95,
+   "ci": [0.9, 1.1]}],
  "eta_c": [{"codec": "int4-b64-h64+ef", "ratio": 3.7, "eta": 1.0, "ci": [0.98, 1.02]}]})";
 
 // 3.2 nat with 50,000 tokens and 3.0 with 100,000, of seeds that are 0.04 nat apart.

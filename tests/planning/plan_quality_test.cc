@@ -95,9 +95,30 @@ TEST(PlanQuality, RoundsAreACellOrALineOverLnHOfTheNearestGroups) {
   EXPECT_FALSE(quality.OuterCodec("bf16"));
 }
 
+TEST(PlanQuality, AnOuterAlgorithmIsTheArmOfTheNearestGroupsThenRounds) {
+  const Quality quality = Read();
+  const EtaFactor own = *quality.Outer("streaming", "e3m0-b64", 4, 12);
+  EXPECT_NEAR(own.ln.value, std::log(0.7), 1e-12);
+  EXPECT_NEAR(own.ln.low, std::log(0.6), 1e-12);
+  EXPECT_NEAR(own.ln.high, std::log(0.8), 1e-12);
+  EXPECT_TRUE(own.beyond.empty());
+  const EtaFactor other = *quality.Outer("streaming", "e3m0-b64", 2, 10);
+  EXPECT_NEAR(other.ln.value, std::log(0.6), 1e-12) << "of two groups, whatever H";
+  ASSERT_EQ(other.beyond.size(), 1u);
+  EXPECT_EQ(other.beyond[0].how, "H = 10; the nearest measured is 30");
+  const EtaFactor many = *quality.Outer("swarm", "dyn8-b4096", 8, 1);
+  ASSERT_EQ(many.beyond.size(), 1u);
+  EXPECT_EQ(many.beyond[0].how, "G = 8; the nearest measured is 2");
+  EXPECT_FALSE(quality.Outer("streaming", "none", 4, 12)) << "another codec is another thing";
+  EXPECT_FALSE(quality.Outer("muloco", "none", 4, 12));
+}
+
+// The first calibration is the curve's; of others those whose factors a choice takes.
 TEST(PlanQuality, SizeIsToldFromOnePerCentOn) {
-  EXPECT_FALSE(Read().Size(1e6));
-  EXPECT_EQ(Read().Size(2e9)->how, "2e+09 parameters; measured at 1e+06: x 2e+03");
+  EXPECT_FALSE(Read().Size(1e6, {}));
+  EXPECT_EQ(Read().Size(2e9, {})->how, "2e+09 parameters; measured at 1e+06: x 2e+03");
+  EXPECT_EQ(Read().Size(1e6, {{.name = "x", .ln = {}, .parameters = 5e5}})->how,
+            "1e+06 parameters; measured at 5e+05: x 2");
 }
 
 LossFile Losses() {

@@ -193,7 +193,7 @@ TEST_F(PlanTest, AnAlgorithmThatNobodyMeasuredHasNoRank) {
   ASSERT_EQ(plan.rows.size(), 3u) << TextOf(PlanTable(plan, 0));
   const PlanRow& last = plan.rows[2];
   EXPECT_EQ(last.choice.spec.outer.algorithm, "noloco");
-  EXPECT_EQ(last.unknown, "no calibration measures 'noloco'");
+  EXPECT_EQ(last.unknown, "no calibration measures 'noloco' with none");
   EXPECT_THAT(TextOf(PlanTable(plan, 0)), HasSubstr("unknown: first "));
   for (size_t i = 0; i < 2; ++i) {
     const bool dp = plan.rows[i].choice.spec.outer.algorithm == "dp";

@@ -98,15 +98,31 @@ TEST_F(DilocoFindingsTest, AnotherGlobalBatchIsNoCell) {
   EXPECT_THAT(CampaignTable(a), Not(HasSubstr("DiLoCo")));
 }
 
-// Its own reference has the same larger batch; factors of the two conventions never mix.
-TEST_F(DilocoFindingsTest, AnotherAlgorithmIsNoCell) {
+TEST_F(DilocoFindingsTest, AnotherAlgorithmOrRateIsNoCellButAnEntryOfItsOwn) {
   SyntheticWorld w = World();
   w.more_arms +=
       Cell("noloco", 2, 10, "none", 8, std::string("outer.algorithm = \"noloco\"\n") + kUnsplit);
+  w.more_arms += Cell("rate", 2, 10, "none", 8, std::string(kUnsplit) + "train.lr = 1e-3\n") +
+                 Cell("short", 2, 10, "none", 8,
+                      std::string("budget = 0.5\nouter.algorithm = \"noloco\"\n") + kUnsplit) +
+                 Cell("other", 2, 10, "none", 8, std::string(kUnsplit) + "train.clip_norm = 2.0\n");
+  w.extra_nat["noloco"] = 0.1;
+  w.extra_nat["rate"] = 0.05;
   const CampaignAnalysis a = Analysed(w);
   EXPECT_THAT(a.diloco.cells, SizeIs(5));
+  // In the calibration it stands by its name, and DiLoCo at another inner rate beside it.
+  const json outer = json::parse(CalibrationJson(a))["eta_outer"];
+  ASSERT_THAT(outer, SizeIs(2));
+  EXPECT_EQ(outer[0]["algorithm"], "noloco");
+  EXPECT_EQ(outer[0]["M"], 2);
+  EXPECT_EQ(outer[0]["H"], 10);
+  EXPECT_NEAR(outer[0]["eta"].get<double>(), std::exp(-0.1 / w.slope_nat), 1e-2);
+  EXPECT_EQ(outer[1]["arm"], "rate");
+  EXPECT_EQ(outer[1]["algorithm"], "diloco");
+  EXPECT_NEAR(outer[1]["eta"].get<double>(), std::exp(-0.05 / w.slope_nat), 1e-2);
 }
 
+// Its own reference has the same larger batch; factors of the two conventions never mix.
 TEST_F(DilocoFindingsTest, LocalBatchCellsAreMeasuredAgainstTheirDataParallelArm) {
   SyntheticWorld w = World();
   const std::string against = std::string(kUnsplit) + "reference = \"dp\"\n";

@@ -1,0 +1,83 @@
+// `longhaul plan` as a user types it, from whatever folder.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/experiments/command/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kExamples[] = LONGHAUL_SPECS "/../../examples/plan";
+
+// Typed into a shell that stands in `folder`.
+CommandResult PlanIn(const std::string& folder, const std::string& arguments) {
+  return RunProgram(
+      {"/bin/sh", "-c", "cd '" + folder + "' && exec '" LONGHAUL_BINARY "' plan " + arguments});
+}
+
+const std::string kFew = " --set plan.schedules='[\"gpipe\"]' --set plan.inner_steps='[30]' ";
+
+TEST(PlanCommand, FilesOfTheSpecCountFromItsFolderAndThoseTypedFromOnesOwn) {
+  const ScratchFolder scratch;
+  const std::string spec = std::filesystem::weakly_canonical(std::string(kExamples) + "/plan.toml");
+  const CommandResult far = PlanIn(scratch.path(), "'" + spec + "' --json" + kFew);
+  ASSERT_EQ(far.exit_status, 0) << far.output;
+  const CommandResult there = PlanIn(kExamples, "plan.toml --json --links two-sites.json" + kFew);
+  ASSERT_EQ(there.exit_status, 0) << there.output;
+  const json document = json::parse(far.output), beside = json::parse(there.output);
+  EXPECT_EQ(document.at("rows"), beside.at("rows"));
+  EXPECT_EQ(beside.at("links"), "two-sites.json");
+  ASSERT_EQ(document["rows"].size(), 4u);
+  // time = tokens of the reference / eta / tokens of a step x seconds of a step: 8 rows of 128 bytes in
+  // each of two groups.
+  const double tokens = document.at("reference_tokens").at("value");
+  for (const json& row : document["rows"]) {
+    double eta = 1;
+    for (const json& factor : row.at("factors")) eta *= factor.at("value").get<double>();
+    const double step_s = row.at("step_s"), time_s = row.at("time_s").at("value");
+    EXPECT_NEAR(time_s / (tokens / eta / (2 * 8 * 128) * step_s), 1, 1e-9) << row;
+  }
+}
+
+TEST(PlanCommand, WritesTheCampaignAndTheChoicesWhereItWasTyped) {
+  const ScratchFolder scratch;
+  const CommandResult plan = PlanIn(
+      scratch.path(), std::string(kExamples) + "/plan.toml --write choices --csv rows.csv" + kFew);
+  ASSERT_EQ(plan.exit_status, 0) << plan.output;
+  for (const char* file : {"choices/choice-1.toml", "choices/choice-2-links.toml", "rows.csv"}) {
+    EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/" + file)) << file;
+  }
+  EXPECT_THAT(ReadFile(scratch.path() + "/choices/choice-1.toml"),
+              HasSubstr("choices/choice-1-links.toml"));
+}
+
+TEST(PlanCommand, AMissingFileIsOneLineWithBothOfItsNames) {
+  const ScratchFolder scratch;
+  std::string text = ReadFile(std::string(kExamples) + "/plan.toml");
+  scratch.File("plan.toml", text);  // its campaigns are not two folders up from here
+  const CommandResult plan = PlanIn("/", "'" + scratch.path() + "/plan.toml'");
+  EXPECT_EQ(plan.exit_status, 1) << plan.output;
+  EXPECT_THAT(plan.output,
+              AllOf(HasSubstr("'plan.curve' is '../../docs/results/activation-small/losses.csv'"),
+                    HasSubstr("no file " + (std::filesystem::path(scratch.path()) /
+                                            "../../docs/results/activation-small/losses.csv")
+                                               .lexically_normal()
+                                               .string()),
+                    HasSubstr("count from the spec's folder")));
+  EXPECT_EQ(std::count(plan.output.begin(), plan.output.end(), '\n'), 1) << plan.output;
+  const CommandResult typed =
+      PlanIn("/", std::string(kExamples) + "/plan.toml --links two-sites.json");
+  EXPECT_EQ(typed.exit_status, 1);
+  EXPECT_THAT(typed.output, HasSubstr("two-sites.json: cannot be read"));
+}
+
+}  // namespace
+}  // namespace longhaul
