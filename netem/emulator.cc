@@ -7,8 +7,7 @@
 #include <set>
 #include <string>
 
-#include "netem/emulators/netem_emulator.h"
-#include "netem/emulators/tap_emulator.h"
+#include "netem/emulators/build_emulator.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"

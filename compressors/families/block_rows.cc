@@ -6,7 +6,6 @@
 
 #include "compressors/families/stochastic.h"
 #include "compressors/kernels/convert.h"
-#include "compressors/kernels/streaming.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/noise.h"
 

@@ -10,7 +10,7 @@
 #include "compressors/frame/frame_pieces.h"
 #include "compressors/frame/payload_sum.h"
 #include "compressors/kernels/convert.h"
-#include "compressors/kernels/streaming.h"
+#include "compressors/kernels/wide.h"
 #include "compressors/numbers/codec_threads.h"
 
 namespace longhaul {

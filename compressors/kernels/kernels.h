@@ -147,7 +147,7 @@ struct Kernels {
   void (*stat_offsets)(const BinSums& sums, float inverse, int bits, float* offsets);
   // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.
   void (*table_values)(const std::byte* codes, int bits, size_t n, const float* table, float* x);
-  // Copies, whole lines of `to` past the caches (streaming.h).
+  // Copies, whole lines of `to` past the caches (wide.h).
   void (*stream)(const std::byte* from, size_t bytes, std::byte* to);
 };
 

@@ -1,13 +1,26 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "compressors/kernels/kernels.h"
 #include "compressors/kernels/prefetch.h"
-#include "compressors/kernels/streaming.h"
 #include "compressors/numbers/small_floats.h"
 
 namespace longhaul {
+
+// Writing past the caches. A line that is stored in the ordinary way is read from memory first; for
+// an output that no cache would keep anyway that is a third to a half of the traffic.
+
+// Outputs from here on go past the caches: they would drive out everything else.
+constexpr size_t kStreamedBytes = size_t{16} << 20;
+
+// Orders what was streamed before what this thread does next; once per thread and output.
+inline void FinishStreaming() {
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#endif
+}
 
 // Whether floats may be read and written where `values` points; a caller's tensor may lie anywhere.
 inline bool AlignedForFloat(const void* values) {

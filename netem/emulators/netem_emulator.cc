@@ -1,4 +1,4 @@
-#include "netem/emulators/netem_emulator.h"
+#include "netem/emulators/build_emulator.h"
 
 #include <fmt/format.h>
 

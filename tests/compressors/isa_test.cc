@@ -78,7 +78,7 @@ TEST_P(IsaTest, EveryMagnitude) {
   }
 }
 
-// Large enough to be written past the caches (streaming.h), the payload too; nothing is aligned.
+// Large enough to be written past the caches (wide.h), the payload too; nothing is aligned.
 TEST_P(IsaTest, LargeTensorsAtAnyAddress) {
   const auto values = Draw(Distribution::kGaussian, 17 * 1'000'003, 19);
   struct Case {
