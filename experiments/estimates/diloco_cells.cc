@@ -83,8 +83,9 @@ std::vector<OuterArm> FindOuterArms(const CampaignAnalysis& a) {
   std::vector<OuterArm> out;
   for (const ArmResult& arm : a.arms) {
     const auto spec = OuterSpecOf(a, arm, may_differ);
-    const bool whole = arm.reference == kD0Reference && arm.budget_fraction == 1;
-    if (!spec || !whole || arm.crossings > 0 || IntegerAt(*spec, "outer.groups", 1) < 2) continue;
+    if (!spec || arm.reference != kD0Reference || arm.crossings > 0 ||
+        IntegerAt(*spec, "outer.groups", 1) < 2)
+      continue;
     const bool cell = std::any_of(a.diloco.cells.begin(), a.diloco.cells.end(),
                                   [&](const DilocoCell& c) { return c.arm == arm.arm; });
     if (cell) continue;
