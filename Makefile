@@ -8,7 +8,7 @@
 #   make bench-gpu tokens per second on this machine's GPU against torch, in one table
 #   make test-torch       PyTorch's own distributed tests, on gloo and on longhaul, 3 and 4 ranks; some 10 minutes
 #   make test-virtual     the kernel's TCP over the lab's links in virtual time, beside the clock of simulated
-#                  runs; builds a kernel at the first time. Some 10 minutes; GRID=all: every profile and schedule
+#                  runs; the first time it builds a kernel. Then 3 minutes; GRID=all: every profile and schedule, 15
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
 #   make wheel     build, then a wheel in build/wheel that installs without a compiler beside the same torch
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
