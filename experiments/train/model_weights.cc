@@ -135,7 +135,13 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std
   for (const ParameterSlot& slot : LayoutOf(ToModelSpec(spec), 0, 1).slots) {
     for (const WeightTensor& tensor : TensorsOf(spec, slot)) {
       const auto found = entries->find(tensor.name);
-      if (found == entries->end()) return BadWeights(path, absl::StrCat("no '", tensor.name, "'"));
+      if (found == entries->end()) {
+        return BadWeights(path, absl::StrCat("no '", tensor.name, "'",
+                                             tensor.name == "lm_head.weight"
+                                                 ? ", as where the embedding is the head: "
+                                                   "then want model.tied_head = true"
+                                                 : ""));
+      }
       const SafeEntry& entry = found->second;
       if (entry.shape != tensor.shape) {
         return BadWeights(path, absl::StrCat("'", tensor.name, "' is ", ShapeText(entry.shape),

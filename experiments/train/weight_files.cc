@@ -69,6 +69,11 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
 
 absl::StatusOr<WeightFiles> OpenWeightFiles(const std::string& path) {
   WeightFiles files;
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights ", path,
+                     ": a folder; want its model.safetensors or model.safetensors.index.json"));
+  }
   if (!absl::EndsWith(path, ".json")) {
     absl::StatusOr<std::string> hash = AddFile(path, &files);
     if (!hash.ok()) return hash.status();

@@ -66,6 +66,15 @@ TEST(ExportWeights, TakesATiedHeadOnce) {
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_EQ(FilledBy(**weights, spec, stage), Initial(spec, stage)) << "stage " << stage;
   }
+  RunSpec untied = spec;
+  untied.model.tied_head = false;
+  const auto refused = [&](const std::string& path) {
+    return std::string(ModelWeights::Open(path, untied).status().message());
+  };
+  EXPECT_THAT(refused(out + "/model.safetensors"),
+              HasSubstr("no 'lm_head.weight', as where the embedding is the head: then want "
+                        "model.tied_head = true"));
+  EXPECT_THAT(refused(out), HasSubstr("a folder; want its model.safetensors or"));
 }
 
 }  // namespace
