@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
@@ -38,8 +40,17 @@ absl::Status PrintCatalogue(const CatalogueOptions& wanted) {
 }
 
 absl::StatusOr<std::vector<std::byte>> ReadFile(const std::string& path) {
+  constexpr uintmax_t kMostBytes = uint64_t{1} << 30;
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(fmt::format("cannot read {}", path));
+  std::error_code of_size;
+  const uintmax_t size = std::filesystem::file_size(path, of_size);
+  if (!in || of_size == std::errc::is_a_directory) {
+    return absl::NotFoundError(fmt::format("cannot read {}: want a file", path));
+  }
+  if (!of_size && size > kMostBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} has {} bytes; at most {} are read", path, size, kMostBytes));
+  }
   const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   const auto view = std::as_bytes(std::span(bytes));
   return std::vector<std::byte>(view.begin(), view.end());

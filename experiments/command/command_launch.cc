@@ -258,8 +258,7 @@ absl::Status Launch::AfterPrograms() {
   auto counted = Ask({{"do", "stats"}}, absl::Minutes(1));
   if (!counted.ok()) {
     return absl::UnavailableError(
-        fmt::format("the lab ended before the program did, and its counts with it: {}",
-                    std::string(counted.status().message())));
+        "the lab's process ended before the program did, and its counts with it: was it killed?");
   }
   counted_ = *std::move(counted);
   std::vector<ProgramLog> logs(ends_.size());

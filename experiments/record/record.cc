@@ -144,7 +144,8 @@ absl::StatusOr<Record> Record::Open(const std::string& folder, Mode mode) {
   const std::string file = folder + "/" + kRecordFile;
   const std::string lock_file = folder + "/longhaul.lock";
   if (mode == Mode::kRead && access(file.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(fmt::format("open {}: {}", file, std::strerror(errno)));
+    return absl::NotFoundError(
+        fmt::format("no record there: open {}: {}", file, std::strerror(errno)));
   }
   if (mode == Mode::kWrite) {
     std::error_code error;

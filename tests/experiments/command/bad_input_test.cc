@@ -91,6 +91,18 @@ TEST(BadInput, FileThatIsNoFrameIsNamed) {
   }
 }
 
+TEST(BadInput, AFolderOrAHugeFileIsNoFrame) {
+  ScratchFolder scratch;
+  const CommandResult folder = RunLonghaul({"codecs", "inspect", scratch.path()});
+  EXPECT_EQ(folder.exit_status, 1) << folder.output;
+  EXPECT_THAT(folder.output, HasSubstr("cannot read " + scratch.path() + ": want a file"));
+  const std::string huge = scratch.File("huge", "");
+  std::filesystem::resize_file(huge, uintmax_t{1} << 31);
+  const CommandResult refused = RunLonghaul({"codecs", "inspect", huge});
+  EXPECT_EQ(refused.exit_status, 1) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("has 2147483648 bytes; at most 1073741824 are read"));
+}
+
 TEST(BadInput, MissingFileIsNamed) {
   const CommandResult result = RunLonghaul({"run", "/no/such/spec.toml"});
   EXPECT_EQ(result.exit_status, 1);
