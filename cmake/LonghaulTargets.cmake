@@ -61,8 +61,8 @@ function(longhaul_headers name)
   target_precompile_headers(longhaul_headers_${name} PRIVATE ${A_UNPARSED_ARGUMENTS})
 endfunction()
 
-# The tests' own code is compiled in a hurry: what it calls is the libraries' code, with their flags.
-set(LONGHAUL_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+# What is compiled in a hurry: libraries that say HEADERS quick, and the tests' own code.
+set(LONGHAUL_QUICK_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 # longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs] [HEADERS name] [JOIN n]): static
 # library longhaul_NAME, alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
@@ -75,6 +75,9 @@ function(longhaul_library name)
   target_link_libraries(longhaul_${name} PUBLIC ${A_PUBLIC} PRIVATE longhaul_flags ${A_PRIVATE})
   if(A_HEADERS)
     target_precompile_headers(longhaul_${name} REUSE_FROM longhaul_headers_${A_HEADERS})
+  endif()
+  if("${A_HEADERS}" STREQUAL "quick")
+    target_compile_options(longhaul_${name} PRIVATE ${LONGHAUL_QUICK_OPTIONS})
   endif()
   if(A_JOIN AND LONGHAUL_JOIN)
     set_target_properties(longhaul_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${A_JOIN})
@@ -107,7 +110,7 @@ function(longhaul_test)
   if(A_LIBS MATCHES "pp_group|plugin_backend")
     target_precompile_headers(${target} REUSE_FROM longhaul_headers_torch)
   else()
-    target_compile_options(${target} PRIVATE ${LONGHAUL_TEST_OPTIONS})
+    target_compile_options(${target} PRIVATE ${LONGHAUL_QUICK_OPTIONS})
     target_precompile_headers(${target} REUSE_FROM longhaul_headers_test)
     target_link_libraries(${target} PRIVATE fmt::fmt)  # the same FMT_SHARED
   endif()
@@ -130,7 +133,7 @@ function(longhaul_test_library name)
   target_link_libraries(${name} PUBLIC ${A_LIBS} PRIVATE longhaul_flags fmt::fmt GTest::gmock
     GTest::gtest)
   target_precompile_headers(${name} REUSE_FROM longhaul_headers_test)
-  target_compile_options(${name} PRIVATE ${LONGHAUL_TEST_OPTIONS})
+  target_compile_options(${name} PRIVATE ${LONGHAUL_QUICK_OPTIONS})
 endfunction()
 
 # longhaul_fuzzer(folder/name_fuzz.cc [SRCS files] LIBS libs): a libFuzzer target for scripts/fuzz.sh,

@@ -12,7 +12,7 @@ if(LONGHAUL_SIMDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_include_directories(avx512_by_simde PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(avx512_by_simde PRIVATE longhaul_flags)
   # -fwrapv: additions wrap as those of the instructions do.
-  target_compile_options(avx512_by_simde PRIVATE ${LONGHAUL_TEST_OPTIONS} -mavx2 -mf16c -mfma
+  target_compile_options(avx512_by_simde PRIVATE ${LONGHAUL_QUICK_OPTIONS} -mavx2 -mf16c -mfma
     -fwrapv -Wno-psabi -include ${CMAKE_CURRENT_SOURCE_DIR}/compressors/avx512_by_simde.h)
   longhaul_test(compressors/avx512_by_simde_test.cc compressors/isa_test.cc
     LIBS avx512_by_simde longhaul::compressors fmt::fmt LABELS cpu TIMEOUT 600)
