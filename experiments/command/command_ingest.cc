@@ -1,18 +1,278 @@
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
+#include "experiments/record/record.h"
+#include "experiments/record/row_json.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
-#include "experiments/run/ingest.h"
-#include "experiments/spec/arm_name.h"
+#include "experiments/run/event_folder.h"
+#include "experiments/run/first_cause.h"
+#include "experiments/run/run_recorder.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/spec.h"
 
 namespace longhaul {
 namespace {
+
+// Facts of a run whose workers no command of ours started.
+constexpr char kFirstAttemptFact[] = "first_attempt";  // Attempt::id: which run these events are of
+constexpr char kAttemptsTakenFact[] = "attempts_taken";
+
+struct Ingested {
+  int64_t run;
+  absl::Status outcome;              // RunRecorder::Finish of the last attempt
+  std::vector<std::string> notices;  // what a person should know, one line each
+};
+
+int64_t Ranks(const RunSpec& spec) { return spec.workers(); }
+
+// Those of them that ended without a word; "": none did.
+std::string Silent(const std::map<int64_t, const EventFile*>& by_rank) {
+  std::vector<std::string> silent;
+  for (const auto& [rank, file] : by_rank) {
+    if (file->finished || !file->failure.empty() || !file->lost.empty()) continue;
+    silent.push_back(fmt::format("rank {} on {} after step {}", rank, file->host, file->last_step));
+  }
+  if (silent.empty()) return "";
+  return absl::StrJoin(silent, ", ") +
+         ": ended without a word (killed, stopped by its launcher, or its machine was lost)";
+}
+
+// One start after the other of groups that come and go, or the one start of all ranks. Nobody wrote
+// down when a thing happened on which host: rows come in the order of lives and ranks, which is
+// their own order within every group.
+class AttemptReader {
+ public:
+  AttemptReader(Record& record, int64_t run, const RunSpec& spec, const Attempt& attempt)
+      : record_(record), run_(run), spec_(spec), attempt_(attempt), recorder_(record, run, spec) {}
+
+  absl::Status Take(std::vector<std::string>& notices) {
+    const std::string silent = Silent(attempt_.LastByRank());
+    if (!OverWithoutSome() && !silent.empty()) cause_.Fail(silent);
+    for (auto at = attempt_.files.begin(); at != attempt_.files.end();) {
+      const int64_t life = at->first.life, group = GroupOf(at->first.rank);
+      std::map<int64_t, const EventFile*> by_rank;
+      for (;
+           at != attempt_.files.end() && at->first.life == life && GroupOf(at->first.rank) == group;
+           ++at) {
+        by_rank[at->first.rank] = &at->second;
+        if (absl::Status read = Read(at->second); !read.ok()) return recorder_.Finish(read);
+      }
+      if (Elastic()) RecordEnd(group, life, by_rank, notices);
+    }
+    const absl::Status outcome = recorder_.Finish(cause_.status());
+    const absl::Status timeless = ForgetRecoveryTimes();
+    return timeless.ok() ? outcome : timeless;
+  }
+
+ private:
+  bool Elastic() const { return spec_.outer.on_group_loss == "continue"; }
+  int64_t GroupOf(int64_t rank) const { return rank / spec_.ranks(); }
+  // The run went on without those that are lost, to its end.
+  bool OverWithoutSome() const {
+    return Elastic() && std::any_of(attempt_.files.begin(), attempt_.files.end(),
+                                    [](const auto& process) { return process.second.finished; });
+  }
+  absl::Status Read(const EventFile& file) {
+    const bool over = OverWithoutSome();
+    absl::Status read = ForEachEvent(file.path, [&](const nlohmann::json& event) {
+      recorder_.Observe(event);
+      if (!over) cause_.Observe(event);
+    });
+    return read.ok() ? recorder_.Flush() : read;
+  }
+
+  // What a lab says of a group that loses a worker.
+  void RecordEnd(int64_t group, int64_t life, const std::map<int64_t, const EventFile*>& by_rank,
+                 std::vector<std::string>& notices) {
+    std::string how = Silent(by_rank);
+    bool ended = true;
+    for (const auto& [rank, file] : by_rank) {
+      if (file->left) return;
+      ended = ended && file->finished;
+      const std::string& said = file->failure.empty() ? file->lost : file->failure;
+      if (how.empty() && !said.empty()) how = fmt::format("rank {}: {}", rank, said);
+    }
+    if (ended) return;
+    recorder_.Observe(EventOf("fault", FaultRow{.number = 0,
+                                                .step = 0,
+                                                .what = "lost",
+                                                .place = fmt::format("group {}", group),
+                                                .group_index = group,
+                                                .said = how}));
+    notices.push_back(fmt::format("group {}, life {}: {}", group, life, how));
+  }
+
+  // Nobody saw how long a group was away.
+  absl::Status ForgetRecoveryTimes() {
+    absl::StatusOr<std::vector<FaultRow>> faults = record_.Faults(run_);
+    if (!faults.ok()) return faults.status();
+    for (FaultRow& fault : *faults) fault.recovery_s.reset();
+    return faults->empty() ? absl::OkStatus() : record_.AddFaults(run_, *faults);
+  }
+
+  Record& record_;
+  const int64_t run_;
+  const RunSpec& spec_;
+  const Attempt& attempt_;
+  RunRecorder recorder_;
+  FirstCause cause_;
+};
+
+RunRow RowOf(const RunSpec& spec, int64_t experiment, const std::string& arm,
+             const Attempt& first) {
+  RunRow row = NewRunRow(spec, experiment, arm);
+  const EventFile& rank0 = *first.LastByRank().at(0);
+  std::set<std::string> hosts;
+  for (const auto& [process, file] : first.files) {
+    hosts.insert(file.host);
+    row.facts[fmt::format("host_of_rank_{}", process.rank)] = file.host;
+  }
+  row.host = absl::StrJoin(hosts, ",");
+  row.kernel = rank0.kernel;
+  row.cpu = rank0.cpu;
+  row.isa = rank0.isa;
+  row.torch_version = rank0.torch;
+  row.git_revision = rank0.git_revision;
+  row.profile = "external";
+  row.facts.erase("cores");  // of this machine, which may have trained nothing
+  row.facts.erase("load_1min_at_start");
+  row.facts["trained_from_utc"] = rank0.begun_utc;
+  row.facts[kFirstAttemptFact] = std::to_string(first.id);
+  return row;
+}
+
+// The run of these events, begun or taken over, and how many of its starts it has.
+struct Begun {
+  int64_t run = 0;
+  size_t taken = 0;
+  bool ended = false;  // nothing is to be added
+  std::string notice = {};
+};
+
+absl::StatusOr<Begun> BeginOrResume(Record& record, int64_t experiment, const std::string& arm,
+                                    const RunSpec& spec, const EventFolder& events) {
+  const std::string id = std::to_string(events.attempts.front().id);
+  const auto known = record.RunWithFact(kFirstAttemptFact, id);
+  if (!known.ok()) return known.status();
+  if (!*known) {
+    const auto run = record.BeginRun(RowOf(spec, experiment, arm, events.attempts.front()));
+    if (!run.ok()) return run.status();
+    return Begun{.run = *run};
+  }
+  const auto row = record.Run(**known);
+  if (!row.ok()) return row.status();
+  const auto taken = row->facts.find(kAttemptsTakenFact);
+  Begun begun{
+      .run = row->id,
+      .taken = taken == row->facts.end() ? 0 : std::strtoull(taken->second.c_str(), nullptr, 10)};
+  const bool over = row->status == RunStatus::kOk || row->status == RunStatus::kPartial ||
+                    row->status == RunStatus::kDiverged;
+  begun.ended = over || (begun.taken >= events.attempts.size() && row->status != RunStatus::kDied &&
+                         row->status != RunStatus::kInterrupted);
+  if (begun.ended) {
+    begun.notice = fmt::format("these events are in the record as run {} ({}{}{})", row->id,
+                               ToString(row->status), row->reason.empty() ? "" : ": ", row->reason);
+    return begun;
+  }
+  if (absl::Status s = record.ResumeRun(row->id); !s.ok()) return s;
+  return begun;
+}
+
+absl::Status OutcomeOf(const Record& record, int64_t run) {
+  const auto row = record.Run(run);
+  if (!row.ok()) return row.status();
+  if (row->status == RunStatus::kOk) return absl::OkStatus();
+  return absl::FailedPreconditionError(row->reason);
+}
+
+// Whether a record can be made of these. Unavailable: a worker still runs. FailedPrecondition: no
+// start in which all ranks met, with what they said; a rank whose events are not here. DataLoss: a
+// rank that the run does not have.
+absl::Status CheckEvents(const RunSpec& spec, const EventFolder& events) {
+  for (const Attempt& attempt : events.attempts) {
+    for (const auto& [process, file] : attempt.files) {
+      if (process.rank < 0 || process.rank >= Ranks(spec)) {
+        return absl::DataLossError(
+            fmt::format("ingest: {}: no rank of a run with {}", file.path, Ranks(spec)));
+      }
+      if (file.alive) {
+        return absl::UnavailableError(fmt::format("ingest: {} is being written: rank {} still runs",
+                                                  file.path, process.rank));
+      }
+    }
+    const auto last = attempt.LastByRank();
+    std::vector<std::string> missing;
+    for (int64_t rank = 0; rank < Ranks(spec); ++rank) {
+      if (!last.contains(rank)) missing.push_back(std::to_string(rank));
+    }
+    if (missing.empty()) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "ingest: of the start at {} the events of rank {} are not here; copy their hosts' folders "
+        "into this one",
+        attempt.files.begin()->second.begun_utc, absl::StrJoin(missing, ", ")));
+  }
+  if (!events.attempts.empty()) return absl::OkStatus();
+  std::vector<std::string> said;
+  for (const EventFile& file : events.never_met) {
+    said.push_back(fmt::format("rank {} on {}: {}", file.rank, file.host,
+                               file.failure.empty() ? "ended without a word" : file.failure));
+  }
+  return absl::FailedPreconditionError("ingest: in no start all ranks met; " +
+                                       absl::StrJoin(said, "; "));
+}
+
+// Writes the run whose workers left these events into the record, start by start, as RunRecorder
+// does while it watches one. A second call adds the starts that came after the first, or says that
+// there are none. The links are not ours: the record has none, its profile is "external".
+// Errors as CheckEvents.
+absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const std::string& arm,
+                                      const RunSpec& spec, const EventFolder& events) {
+  if (absl::Status s = CheckEvents(spec, events); !s.ok()) return s;
+  const auto begun = BeginOrResume(record, experiment, arm, spec, events);
+  if (!begun.ok()) return begun.status();
+  Ingested result{.run = begun->run, .outcome = absl::OkStatus(), .notices = {}};
+  if (begun->ended) {
+    result.notices.push_back(begun->notice);
+    result.outcome = OutcomeOf(record, begun->run);
+    return result;
+  }
+  const size_t starts = events.attempts.size();
+  for (size_t i = std::min(begun->taken, starts - 1); i < starts; ++i) {
+    const Attempt& attempt = events.attempts[i];
+    result.outcome = AttemptReader(record, result.run, spec, attempt).Take(result.notices);
+    const auto facts =
+        std::map<std::string, std::string>{{kAttemptsTakenFact, std::to_string(i + 1)}};
+    if (absl::Status s = record.AddFacts(result.run, facts); !s.ok()) return s;
+    for (const auto& [process, file] : attempt.files) {
+      if (file.torn)
+        result.notices.push_back(file.path + ": its last line has no end and is left out");
+    }
+    if (i + 1 == starts) break;
+    if (result.outcome.ok()) {
+      result.notices.push_back(
+          fmt::format("{} later start(s) left out: the run had ended ok", starts - i - 1));
+      break;
+    }
+    result.notices.push_back(
+        fmt::format("start {} of {}: {}", i + 1, starts, std::string(result.outcome.message())));
+    if (absl::Status s = record.ResumeRun(result.run); !s.ok()) return s;
+  }
+  return result;
+}
 
 struct IngestArguments {
   std::string events;
@@ -28,22 +288,20 @@ absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out)
   const auto spec = LoadRunSpec(arguments.events + "/spec.toml", {}, CatalogNames());
   if (!spec.ok()) return spec.status();
   if (absl::Status s = CheckEvents(*spec, *events); !s.ok()) return s;
-  auto record = Record::Open(arguments.results, Record::Mode::kWrite);
-  if (!record.ok()) return record.status();
-  if (const auto settled = record->SettleDeadRuns(); !settled.ok()) return settled.status();
-  const auto experiment =
-      record->BeginExperiment({.kind = ExperimentKind::kRun, .name = arguments.arm});
-  if (!experiment.ok()) return experiment.status();
-  const auto ingested = IngestEvents(*record, *experiment, arguments.arm, *spec, *events);
+  auto opened =
+      OpenExperiment(arguments.results, {.kind = ExperimentKind::kRun, .name = arguments.arm});
+  if (!opened.ok()) return opened.status();
+  auto& [record, experiment] = *opened;
+  const auto ingested = IngestEvents(record, experiment, arguments.arm, *spec, *events);
   if (!ingested.ok()) return ingested.status();
   for (const std::string& line : ingested->notices) {
     std::fputs((line + "\n").c_str(), out.progress());
   }
   if (out.json()) {
-    out.Document(RunJson(*record, ingested->run, ingested->outcome));
+    out.Document(RunJson(record, ingested->run, ingested->outcome));
     return ingested->outcome;
   }
-  const auto line = RunLine(*record, ingested->run);
+  const auto line = RunLine(record, ingested->run);
   if (!line.ok()) return line.status();
   fmt::print("{}", *line);
   return ingested->outcome;

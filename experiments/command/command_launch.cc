@@ -15,11 +15,10 @@
 #include "experiments/command/net_programs.h"
 #include "experiments/command/output.h"
 #include "experiments/launch/launch_record.h"
-#include "experiments/launch/launch_summary.h"
 #include "experiments/launch/rank_output.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
-#include "experiments/spec/arm_name.h"
+#include "experiments/spec/known_names.h"
 #include "netem/lab_control/lab_client.h"
 #include "netem/lab_control/node_entry.h"
 #include "netem/topology/figure_text.h"
@@ -180,17 +179,14 @@ absl::Status Launch::Verify(LinkPhase phase) {
 }
 
 absl::Status Launch::BeginRecord() {
-  auto record = Record::Open(folder_, Record::Mode::kWrite);
-  if (!record.ok()) return record.status();
-  record_.emplace(*std::move(record));
-  if (const auto settled = record_->SettleDeadRuns(); !settled.ok()) return settled.status();
+  auto opened = OpenExperiment(folder_, {.kind = ExperimentKind::kRun, .name = name_});
+  if (!opened.ok()) return opened.status();
+  record_.emplace(std::move(opened->record));
   const LaunchPlan plan{.name = name_,
                         .command = command_,
                         .links = options_.links->links.empty() ? "figures" : options_.links->links,
                         .topology = lab_.topology};
-  const auto experiment = record_->BeginExperiment({.kind = ExperimentKind::kRun, .name = name_});
-  if (!experiment.ok()) return experiment.status();
-  const auto run = record_->BeginRun(LaunchRow(plan, *experiment));
+  const auto run = record_->BeginRun(LaunchRow(plan, opened->id));
   if (!run.ok()) return run.status();
   run_ = *run;
   return absl::OkStatus();

@@ -1,13 +1,43 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <system_error>
 
 #include <fmt/format.h>
 
+#include "absl/status/status.h"
 #include "experiments/command/command.h"
-#include "experiments/command/standard_output.h"
+#include "experiments/run/cancel_signal.h"
 
 namespace longhaul {
 namespace {
+
+// Gives descriptors 0 to 2 that the caller closed to /dev/null, the wrong way round: a file that is
+// opened later must not take their place and get what is printed, and printing still fails.
+void HoldStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free descriptor is this one: those below it are open.
+    if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
+  }
+}
+
+// Writes out what was printed so far. ResourceExhausted: something that was printed on stdout since
+// the start could not be written (disk full, /dev/full, closed).
+absl::Status FlushStandardOutput() {
+  const bool failed_before = std::ferror(stdout) != 0;
+  errno = 0;
+  const bool failed_now = std::fflush(stdout) != 0;
+  if (!failed_before && !failed_now) return absl::OkStatus();
+  // Of an earlier write only the mark is left, not the reason.
+  return absl::ResourceExhaustedError(fmt::format(
+      "write to standard output: {}; what was printed is not complete",
+      failed_now && errno != 0 ? std::strerror(errno) : "disk full, or its reader has gone"));
+}
 
 // Words of `net exec LAB/NODE [--] CMD...`, `net run LINKS -- CMD...` and `launch .. -- CMD...` that
 // are ours; 0: there is no program among them.
@@ -103,6 +133,13 @@ int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string
   if (written.ok()) return status;
   const int failed = Fail(written);
   return status == 0 ? failed : status;
+}
+
+int Fail(const absl::Status& status) {
+  if (status.ok()) return 0;
+  const std::string message(status.message());
+  std::fprintf(stderr, "longhaul: %s\n", message.c_str());
+  return absl::IsCancelled(status) ? kExitCancelled : 1;
 }
 
 }  // namespace longhaul

@@ -1,21 +1,27 @@
+// A published campaign computed anew: its losses are in a file, its runs are gone.
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "absl/status/status.h"
 #include "experiments/command/command.h"
-#include "experiments/command/measure_losses.h"
-#include "experiments/command/measure_one.h"
 #include "experiments/command/measure_progress.h"
-#include "experiments/command/measure_timing.h"
 #include "experiments/command/output.h"
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/comparability.h"
+#include "experiments/estimates/loss_file.h"
+#include "experiments/estimates/timing_findings.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/run_pool.h"
+#include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/timing_grid.h"
@@ -37,6 +43,156 @@ struct MeasureArguments {
   bool accept_unresolved = false;
   OutputOptions output;
 };
+
+// What a record keeps of a campaign.
+using Facts = std::map<std::string, std::string>;
+ExperimentRow CampaignRow(const CampaignSpec& campaign, const Facts& frozen, Facts facts) {
+  return {.kind = ExperimentKind::kCampaign,
+          .name = campaign.name,
+          .question = campaign.question,
+          .plan_text = PlanText(campaign, frozen),
+          .d0_tokens = campaign.d0_tokens,
+          .facts = std::move(facts)};
+}
+
+absl::Status IsOfThePlan(const LossFile& losses, const CampaignSpec& campaign) {
+  std::set<LossFile::ArmAndSeed> planned;
+  for (const PlannedRun& run : campaign.runs) {
+    const LossFile::ArmAndSeed key(run.arm, run.spec.seed);
+    planned.insert(key);
+    const auto row = losses.rows.find(key);
+    if (row == losses.rows.end()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: no row of arm '{}', seed {}, which the plan has", losses.path, key.first,
+                      key.second));
+    }
+    const RunRow plan = NewRunRow(run.spec, 0, run.arm);
+    const std::string codecs = fmt::format("{} / {}", plan.forward_codec, plan.backward_codec);
+    const LossFile::Row& loss = row->second;
+    if (loss.codecs == codecs && loss.stages == plan.stages &&
+        loss.train_tokens == plan.train_tokens) {
+      continue;
+    }
+    return absl::InvalidArgumentError(fmt::format(
+        "{}:{}: arm '{}' has {} stages, {}, {} tokens; in the plan {} stages, {}, {} tokens",
+        losses.path, loss.line, key.first, loss.stages, loss.codecs, loss.train_tokens, plan.stages,
+        codecs, plan.train_tokens));
+  }
+  for (const auto& [key, row] : losses.rows) {
+    if (planned.contains(key)) continue;
+    return absl::InvalidArgumentError(fmt::format("{}:{}: the plan has no arm '{}' at seed {}",
+                                                  losses.path, row.line, key.first, key.second));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planned,
+                    const LossFile& losses) {
+  const LossFile::Row& loss = losses.rows.at({planned.arm, planned.spec.seed});
+  RunRow row = NewRunRow(planned.spec, experiment, planned.arm);
+  row.role = planned.role;
+  row.budget_fraction = planned.budget_fraction;
+  row.git_revision = row.host = row.kernel = row.torch_version = row.cpu = row.isa = "";
+  row.facts[kLossesFact] = losses.sha256;
+  const absl::StatusOr<int64_t> run = record.BeginRun(row);
+  if (!run.ok()) return run.status();
+  std::vector<std::pair<EvalCodec, double>> evaluations = {{EvalCodec::kOff, loss.off}};
+  if (loss.on) evaluations.emplace_back(EvalCodec::kOn, *loss.on);
+  for (const auto& [codec, nat] : evaluations) {
+    const EvaluationRow evaluation{Steps(planned.spec), codec, nat, 0, 0};
+    if (absl::Status s = record.AddEvaluation(*run, evaluation); !s.ok()) return s;
+  }
+  return record.FinishRun(*run, RunStatus::kOk, "losses read from a file; nothing was trained");
+}
+
+// A campaign whose runs are not trained but read from a losses.csv of a report: final losses by arm
+// and seed. What follows, record, table and page, is as of trained runs, but for what only training
+// shows (wire, step times, NMSE).
+// InvalidArgument, with file and line: not such a file; an arm, a seed, codecs or a number of
+// tokens that differ from the plan's; a planned run without a row, or a row without a planned run.
+absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput& out) {
+  const absl::StatusOr<CampaignSpec> campaign =
+      LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
+  if (!campaign.ok()) return campaign.status();
+  const absl::StatusOr<LossFile> losses = ReadLossFile(arguments.from_losses);
+  if (!losses.ok()) return losses.status();
+  if (absl::Status s = IsOfThePlan(*losses, *campaign); !s.ok()) return s;
+  const std::string results = arguments.results.empty()
+                                  ? fmt::format("results/{}-from-losses", campaign->name)
+                                  : arguments.results;
+  absl::StatusOr<OpenedExperiment> opened = OpenExperiment(
+      results,
+      CampaignRow(*campaign, {{"losses_sha256", losses->sha256}},
+                  {{"losses_from", arguments.from_losses}, {kLossesFact, losses->sha256}}));
+  if (!opened.ok()) return opened.status();
+  auto& [record, experiment] = *opened;
+  const absl::StatusOr<std::vector<RunRow>> before = record.Runs(experiment);
+  if (!before.ok()) return before.status();
+  if (before->empty()) {
+    for (const PlannedRun& run : campaign->runs) {
+      if (absl::Status s = AddRun(record, experiment, run, *losses); !s.ok()) return s;
+    }
+  } else if (before->size() != campaign->runs.size()) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}/{} holds {} of {} runs of this file: reading it was cut short; remove the "
+                    "folder and read it again",
+                    results, kRecordFile, before->size(), campaign->runs.size()));
+  }
+  fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
+             arguments.from_losses);
+  const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment);
+  if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
+  if (out.json() || !table.ok()) return table.status();
+  fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", *table, results, kRecordFile,
+             results);
+  return absl::OkStatus();
+}
+
+absl::Status CheckCells(const TimingGrid& grid) {
+  for (const PlannedRun& run : grid.runs) {
+    if (run.seed != 1) break;
+    if (absl::Status s = CheckFirst(run.spec); !s.ok()) {
+      return absl::Status(s.code(),
+                          fmt::format("cell '{}': {}", run.arm, std::string(s.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// `measure` of a file with a [timing] table: runs the grid's cells, resumable, and prints step
+// times against P2, where steps go and which codecs pay.
+absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out) {
+  const absl::StatusOr<TomlValue> root = ReadTomlFile(arguments.spec, arguments.sets);
+  if (!root.ok()) return root.status();
+  absl::StatusOr<TimingGrid> grid = ReadTimingGrid(*root, CatalogNames());
+  if (!grid.ok()) return grid.status();
+  if (absl::Status s = CheckCells(*grid); !s.ok()) return s;
+  if (absl::Status s = PinFiles(grid->runs); !s.ok()) return s;
+  const std::string results =
+      arguments.results.empty() ? "results/" + grid->name : arguments.results;
+  absl::StatusOr<OpenedExperiment> opened = OpenExperiment(
+      results, {.kind = ExperimentKind::kRun,
+                .name = grid->name,
+                .question = grid->question,
+                .plan_text = PlanText(*grid),
+                .facts = {{kNamedFilesFact, ContentsText(FilesOfPlan(grid->runs))}}});
+  if (!opened.ok()) return opened.status();
+  auto& [record, experiment] = *opened;
+  PoolLimits limits = LimitsOf(arguments.jobs);
+  limits.invalid_is_outcome = true;
+  const absl::Status ran = TrainTheRest(record, experiment, grid->runs, limits, out.progress());
+  if (absl::IsCancelled(ran)) return ran;
+  // A cell whose links failed is told in its row; the others stand.
+  const absl::StatusOr<TimingFindings> findings = AnalyseTiming(record, experiment);
+  if (!findings.ok()) return findings.status();
+  if (out.json()) {
+    out.Document(TimingJson(record, experiment, *findings, ran));
+  } else {
+    fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", TextOf(TimingTable(*findings)),
+               results, kRecordFile, results);
+  }
+  return ran;
+}
 
 // The data of the campaign, by hash: what the plan freezes beside the arms.
 // InvalidArgument: a run would pass the training part of its own data more than once.
@@ -64,8 +220,6 @@ absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpe
                                             {"eval_hash", first->held_out_hash()}};
 }
 
-// What a record keeps of a campaign beside its plan.
-using Facts = std::map<std::string, std::string>;
 Facts WithFiles(Facts facts, const CampaignSpec& campaign) {
   facts[kNamedFilesFact] = ContentsText(FilesOfPlan(campaign.runs));
   return facts;
@@ -119,12 +273,7 @@ absl::Status MeasureOne(const MeasureArguments& arguments, CampaignSpec& campaig
   auto facts = CheckResolution(campaign, arguments.records, /*accept_unresolved=*/true, out);
   if (!facts.ok()) return facts.status();
   return MeasureOneRun(campaign,
-                       {.kind = ExperimentKind::kCampaign,
-                        .name = campaign.name,
-                        .question = campaign.question,
-                        .plan_text = PlanText(campaign, *frozen),
-                        .d0_tokens = campaign.d0_tokens,
-                        .facts = WithFiles(*std::move(facts), campaign)},
+                       CampaignRow(campaign, *frozen, WithFiles(*std::move(facts), campaign)),
                        *arguments.run, arguments.records, out);
 }
 
@@ -143,27 +292,18 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
   if (!frozen.ok()) return frozen.status();
   auto facts = CheckResolution(*campaign, results, arguments.accept_unresolved, out);
   if (!facts.ok()) return facts.status();
-  absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
-  if (!record.ok()) return record.status();
-  absl::StatusOr<int> settled = record->SettleDeadRuns();
-  if (!settled.ok()) return settled.status();
-  absl::StatusOr<int64_t> experiment =
-      record->BeginExperiment({.kind = ExperimentKind::kCampaign,
-                               .name = campaign->name,
-                               .question = campaign->question,
-                               .plan_text = PlanText(*campaign, *frozen),
-                               .d0_tokens = campaign->d0_tokens,
-                               .facts = WithFiles(*std::move(facts), *campaign)});
-  if (!experiment.ok()) return experiment.status();
-  absl::Status outcome = TrainTheRest(*record, *experiment, campaign->runs, limits, out.progress());
+  absl::StatusOr<OpenedExperiment> opened = OpenExperiment(
+      results, CampaignRow(*campaign, *frozen, WithFiles(*std::move(facts), *campaign)));
+  if (!opened.ok()) return opened.status();
+  auto& [record, experiment] = *opened;
+  absl::Status outcome = TrainTheRest(record, experiment, campaign->runs, limits, out.progress());
   if (!outcome.ok() && !absl::IsCancelled(outcome)) {
     outcome = absl::Status(
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
-  absl::StatusOr<std::string> table =
-      outcome.ok() ? AnalyseCampaign(*record, *experiment) : outcome;
-  if (out.json()) out.Document(CampaignJson(*record, *experiment, table.status()));
-  absl::StatusOr<std::vector<RunRow>> runs = record->Runs(*experiment);
+  absl::StatusOr<std::string> table = outcome.ok() ? AnalyseCampaign(record, experiment) : outcome;
+  if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
+  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
   if (!runs.ok()) return runs.status();
   for (const std::string& line : DataAdvice(*runs)) fmt::print(out.warnings(), "{}\n", line);
   if (out.json() || !table.ok()) return table.status();
@@ -176,16 +316,13 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
 absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   const absl::StatusOr<TomlValue> file = ReadTomlFile(arguments.spec);
   if (!file.ok()) return file.status();
-  if (!arguments.from_losses.empty()) {
-    return MeasureFromLosses(
-        {arguments.spec, arguments.sets, arguments.from_losses, arguments.results}, out);
-  }
+  if (!arguments.from_losses.empty()) return MeasureFromLosses(arguments, out);
   if (!IsTimingGrid(*file)) return MeasureCampaign(arguments, out);
   if (arguments.list || arguments.run) {
     return absl::InvalidArgumentError(
         "--list and --run are of campaigns; a [timing] grid runs on one machine");
   }
-  return MeasureTiming({arguments.spec, arguments.sets, arguments.results, arguments.jobs}, out);
+  return MeasureTiming(arguments, out);
 }
 
 }  // namespace

@@ -12,14 +12,13 @@
 
 #include "experiments/command/command.h"
 #include "experiments/price/price_input.h"
-#include "experiments/price/price_page.h"
 #include "experiments/price/price_run.h"
 #include "experiments/price/price_tables.h"
-#include "experiments/report/report_files.h"
+#include "experiments/report/plots.h"
 #include "experiments/report/result_json.h"
-#include "experiments/run/core_needs.h"
 #include "experiments/run/machine_check.h"
-#include "experiments/run/pace.h"
+#include "experiments/run/machine_limits.h"
+#include "experiments/run/run_view.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {

@@ -1,28 +1,96 @@
 #include <cstdio>
 #include <filesystem>
+#include <string>
 
 #include <fmt/format.h>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
-#include "experiments/command/run_trace.h"
-#include "experiments/estimates/learnt_nothing.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/checkpoint_folder.h"
-#include "experiments/run/follow_run.h"
 #include "experiments/run/run_place.h"
-#include "experiments/spec/arm_name.h"
+#include "experiments/run/run_view.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/spec.h"
 #include "experiments/spec/trace_steps.h"
+#include "experiments/trace/exposed_time.h"
+#include "experiments/trace/trace_span.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_files.h"
 
 namespace longhaul {
 namespace {
+
+std::vector<std::string> NamesOfRanks(const RunSpec& spec) {
+  std::vector<std::string> names;
+  for (int64_t rank = 0; rank < spec.workers(); ++rank) {
+    names.push_back(fmt::format("rank {} (group {} {} {})", rank, rank / spec.ranks(),
+                                spec.schedule.chunks == 1 ? "stage" : "rank", rank % spec.ranks()));
+  }
+  return names;
+}
+
+// That are whole in these steps, by the step after which they begin and their fragment.
+std::vector<std::pair<int64_t, int64_t>> WholeExchanges(const RunSpec& spec) {
+  const OuterPlan plan = OuterPlanOf(spec);
+  std::vector<std::pair<int64_t, int64_t>> whole;
+  if (spec.outer.groups == 1) return whole;
+  for (int64_t step = spec.trace->first; step <= spec.trace->last; ++step) {
+    if (plan.gradients()) whole.emplace_back(step, 0);
+    if (!plan.exchanges()) continue;
+    for (const OuterExchange& e : plan.BegunAfter(step)) {
+      if (e.applied <= spec.trace->last) whole.emplace_back(e.begun, e.fragment);
+    }
+  }
+  return whole;
+}
+
+// Before anything is started: whether the file could be written. Unavailable: why not.
+absl::Status CheckTraceFile(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::UnavailableError(fmt::format("cannot write {}: it is a folder", path));
+  }
+  const std::string trial = path + ".trial";
+  absl::Status written = WriteWholeFile(trial, "");
+  std::remove(trial.c_str());
+  if (written.ok()) return written;
+  return absl::UnavailableError(
+      fmt::format("--trace {}: {}", path, std::string(written.message())));
+}
+
+// Writes what a run with spec.trace told of itself, beside the file first, which is then renamed.
+// What to say of it: where it is, and how much of the exchanges in it was exposed. FailedPrecondition:
+// some rank did not come to the end of the last step that was asked for; nothing is written then.
+absl::StatusOr<std::string> WriteTrace(const std::string& path, const Trace& trace,
+                                       const RunSpec& spec) {
+  const TraceSteps steps = *spec.trace;
+  if (trace.RanksThatEnded(steps.last) < spec.workers()) {
+    return absl::FailedPreconditionError(fmt::format(
+        "no trace in {}: not all ranks came to the end of step {} in this run", path, steps.last));
+  }
+  const std::vector<TraceSpan> spans = trace.Spans();
+  const auto whole = WholeExchanges(spec);
+  const std::optional<ExposedTime> exposed =
+      ExposedTimeOf(spans, whole, static_cast<int>(spec.ranks()));
+  const std::string of_exchanges =
+      exposed ? TextOf(*exposed) : std::string("no exchange between groups is whole in it");
+  const std::string text =
+      ChromeTrace(spans, NamesOfRanks(spec),
+                  {{"clock", spec.simulated_clock() ? "simulated" : "CLOCK_MONOTONIC"},
+                   {"steps", fmt::format("{} to {}", steps.first, steps.last)},
+                   {"exchanges", of_exchanges}});
+  if (absl::Status s = WriteWholeFile(path, text); !s.ok()) return s;
+  return fmt::format("trace of steps {} to {}: {} ({} spans); {}", steps.first, steps.last, path,
+                     spans.size(), of_exchanges);
+}
 
 struct RunArguments {
   std::string spec;
@@ -117,7 +185,8 @@ RunSpec ToBegin(RunSpec spec, bool resume) {
   return spec;
 }
 
-absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
+// The spec with what the command line says beside --set.
+absl::StatusOr<RunSpec> SpecOf(const RunArguments& arguments) {
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.capture.empty()) {  // the lab and its workers may stand elsewhere
     const std::string folder = std::filesystem::absolute(arguments.capture).lexically_normal();
@@ -128,59 +197,64 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
     sets.push_back("net.clock=" + TomlQuote(arguments.clock));
     sets.push_back("net.transport=loopback");
   }
-  absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, sets, CatalogNames());
-  if (!spec.ok()) return spec.status();
-  const std::string name = std::filesystem::path(arguments.spec).stem();
-  const std::string arm = arguments.arm.empty() ? name : arguments.arm;
-  if (absl::Status s = CheckArmName(arguments.arm.empty() ? arguments.spec : "--arm", arm);
-      !s.ok()) {
-    return s;
-  }
-  if (absl::Status s = PlaceFrom(*spec, arguments.resume); !s.ok()) return s;
-  if (absl::Status s = CheckCapture(*spec, arguments.resume); !s.ok()) return s;
-  if (absl::Status s = AskForTrace(arguments, &*spec); !s.ok()) return s;
-  if (absl::Status s = CheckFirst(ToBegin(*spec, arguments.resume)); !s.ok()) return s;
-  const absl::Status pinned = PinFiles(*spec, arguments.resume ? kFilesOfResumed : kAllFiles);
-  if (!pinned.ok()) return pinned;
-  const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
-  absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
-  if (!record.ok()) return record.status();
-  if (absl::StatusOr<int> settled = record->SettleDeadRuns(); !settled.ok()) {
-    return settled.status();
-  }
-  absl::StatusOr<int64_t> experiment =
-      record->BeginExperiment({.kind = ExperimentKind::kRun, .name = name});
-  if (!experiment.ok()) return experiment.status();
-  CancelSignal cancel;
-  absl::StatusOr<RunPlace> place =
-      PlaceRun(*record, NewRunRow(*spec, *experiment, arm), *spec, arguments.resume);
-  if (!place.ok()) return place.status();
-  if (place->finished) {
-    Say(out.progress(), place->notices.back());
-    return ShowResult(*record, place->run, *spec, FinishedBefore(*place), out);
-  }
+  return LoadRunSpec(arguments.spec, sets, CatalogNames());
+}
 
-  if (arguments.verbose) Say(out.progress(), ToToml(*spec));
-  Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
-  for (const std::string& line : place->notices) Say(out.progress(), line);
-  for (const std::string& line : LinkAdvice(*spec)) Say(out.progress(), line);
-  if (!spec->injected()) {
-    for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
-    for (const std::string& line : SampleAdvice(*spec)) Say(out.progress(), line);
+// Before anything is written; completes the spec by what it finds.
+absl::Status CheckAll(const RunArguments& arguments, const std::string& arm, RunSpec& spec) {
+  const absl::Status name = CheckArmName(arguments.arm.empty() ? arguments.spec : "--arm", arm);
+  if (!name.ok()) return name;
+  if (absl::Status s = PlaceFrom(spec, arguments.resume); !s.ok()) return s;
+  if (absl::Status s = CheckCapture(spec, arguments.resume); !s.ok()) return s;
+  if (absl::Status s = AskForTrace(arguments, &spec); !s.ok()) return s;
+  if (absl::Status s = CheckFirst(ToBegin(spec, arguments.resume)); !s.ok()) return s;
+  return PinFiles(spec, arguments.resume ? kFilesOfResumed : kAllFiles);
+}
+
+// Trains, records and shows one run that has its place in the record.
+absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& record,
+                   const RunPlace& place, CancelSignal& cancel, CommandOutput& out) {
+  if (arguments.verbose) Say(out.progress(), ToToml(spec));
+  Say(out.progress(), fmt::format("run {} of {}/{}", place.run, record.folder(), kRecordFile));
+  for (const std::string& line : place.notices) Say(out.progress(), line);
+  for (const std::string& line : LinkAdvice(spec)) Say(out.progress(), line);
+  if (!spec.injected()) {
+    for (const std::string& line : WarmUpAdvice(spec)) Say(out.progress(), line);
+    for (const std::string& line : SampleAdvice(spec)) Say(out.progress(), line);
   }
-  RunRecorder recorder(*record, place->run, *spec);
-  RunView view(*spec, out.progress(), MonotonicClock());
-  const std::string checkpoints = place->checkpoints ? place->checkpoints->path() : "";
+  RunRecorder recorder(record, place.run, spec);
+  RunView view(spec, out.progress(), MonotonicClock());
+  const std::string checkpoints = place.checkpoints ? place.checkpoints->path() : "";
   Trace trace;
-  const absl::Status outcome = FollowRun(*spec, checkpoints, cancel, recorder, view, &trace);
+  const absl::Status outcome = FollowRun(spec, checkpoints, cancel, recorder, view, &trace);
   const absl::Status shown =
-      ShowResult(*record, place->run, *spec, WithAdvice(outcome, *place, *spec), out);
-  if (!spec->trace) return shown;
-  const absl::StatusOr<std::string> written = WriteTrace(arguments.trace, trace, *spec);
+      ShowResult(record, place.run, spec, WithAdvice(outcome, place, spec), out);
+  if (!spec.trace) return shown;
+  const absl::StatusOr<std::string> written = WriteTrace(arguments.trace, trace, spec);
   if (written.ok()) Say(out.json() ? stderr : stdout, *written);
   if (!written.ok() && shown.ok()) return written.status();
   if (!written.ok()) Say(out.warnings(), std::string(written.status().message()));
   return shown;
+}
+
+absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
+  absl::StatusOr<RunSpec> spec = SpecOf(arguments);
+  if (!spec.ok()) return spec.status();
+  const std::string name = std::filesystem::path(arguments.spec).stem();
+  const std::string arm = arguments.arm.empty() ? name : arguments.arm;
+  if (absl::Status s = CheckAll(arguments, arm, *spec); !s.ok()) return s;
+  const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
+  absl::StatusOr<OpenedExperiment> opened =
+      OpenExperiment(results, {.kind = ExperimentKind::kRun, .name = name});
+  if (!opened.ok()) return opened.status();
+  auto& [record, experiment] = *opened;
+  CancelSignal cancel;
+  absl::StatusOr<RunPlace> place =
+      PlaceRun(record, NewRunRow(*spec, experiment, arm), *spec, arguments.resume);
+  if (!place.ok()) return place.status();
+  if (!place->finished) return Train(arguments, *spec, record, *place, cancel, out);
+  Say(out.progress(), place->notices.back());
+  return ShowResult(record, place->run, *spec, FinishedBefore(*place), out);
 }
 
 }  // namespace

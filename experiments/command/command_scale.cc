@@ -40,11 +40,8 @@ absl::Status RunScale(const ScaleOptions& options) {
     if (!axis.ok()) return axis.status();
     axes.push_back(*axis);
   }
-  absl::StatusOr<TomlValue> root = ReadTomlFile(options.spec);
+  const absl::StatusOr<TomlValue> root = ReadTomlFile(options.spec, options.set);
   if (!root.ok()) return root.status();
-  for (const std::string& set : options.set) {
-    if (const absl::Status status = SetByPath(*root, set); !status.ok()) return status;
-  }
   std::vector<scale::Point> points;
   const absl::Status status =
       scale::RunWhatIf(*root, axes, options.seeds, CatalogNames(),

@@ -60,15 +60,6 @@ absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const Simulat
   return *std::move(plan);
 }
 
-absl::StatusOr<TomlValue> ReadScenario(const SimulateOptions& options) {
-  absl::StatusOr<TomlValue> root = ReadTomlFile(options.scenario);
-  if (!root.ok()) return root.status();
-  for (const std::string& assignment : options.set) {
-    if (const absl::Status status = SetByPath(*root, assignment); !status.ok()) return status;
-  }
-  return root;
-}
-
 // A CSV beside the table. Written under a name of its own first, so that no half of it is left.
 class CsvFile {
  public:
@@ -259,7 +250,7 @@ absl::Status RunRows(const simulator::ScenarioFile& file, RowOutput& shown, Answ
 }
 
 absl::Status RunSimulate(const SimulateOptions& options) {
-  const absl::StatusOr<TomlValue> root = ReadScenario(options);
+  const absl::StatusOr<TomlValue> root = ReadTomlFile(options.scenario, options.set);
   if (!root.ok()) return root.status();
   const absl::StatusOr<simulator::ScenarioFile> file = simulator::ReadScenarioFile(*root);
   if (!file.ok()) return file.status();

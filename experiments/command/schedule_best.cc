@@ -1,5 +1,4 @@
-#include "experiments/command/schedule_best.h"
-
+// `schedule best`: all schedules of a spec's ranks, ranked by the step that P2 predicts.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,15 +7,49 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "absl/time/time.h"
+#include "experiments/command/command.h"
+#include "experiments/command/schedule_best.h"
+#include "experiments/estimates/step_time.h"
+#include "experiments/estimates/table.h"
+#include "experiments/run/memory_plan.h"
+#include "experiments/spec/known_names.h"
 #include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/train/model_of_spec.h"
+#include "experiments/train/stage_seconds.h"
 #include "experiments/train/traffic.h"
 #include "netem/topology/topology.h"
+#include "pp_group/models/model_spec.h"
 #include "pp_group/schedule/check.h"
 
 namespace longhaul {
 namespace {
+
+struct BestOptions {
+  std::string spec, links;
+  std::vector<std::string> set;
+  double forward_ms = 0, backward_ms = 0, memory_mb = 0;
+  bool json = false;
+};
+
+// What a rank does for one micro-batch, whatever its stages, and once a step.
+struct RankCompute {
+  double forward_s, backward_s, optimizer_s = 0;
+  bool splits = false;  // its stages split the backward pass: W is half of it
+};
+
+// A schedule of `spec`'s P ranks.
+struct RankedSchedule {
+  RunSpec spec;          // with that schedule
+  double step_s = 0;     // P2
+  double alone_s = 0;    // the same where links take no time
+  int activations = 0;   // the most that a rank has live, of 1/chunks of its model each
+  int64_t memory = 0;    // of the largest worker, bytes
+  int64_t messages = 0;  // of a step, of the rank that sends most
+  bool within = true;    // the memory bound
+};
 
 constexpr BoundaryLink kNoLink = {0, std::numeric_limits<double>::infinity(), 0};
 
@@ -73,19 +106,8 @@ Pipeline LinksForNothing(Pipeline p) {
   return p;
 }
 
-}  // namespace
-
-absl::StatusOr<OneLink> LinkOfProfile(const std::string& profile) {
-  std::string known;
-  for (const Profile& p : Profiles()) {
-    if (p.name == profile) {
-      return OneLink{static_cast<double>(p.rate.value), absl::ToDoubleSeconds(p.rtt) / 2};
-    }
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", p.name);
-  }
-  return absl::InvalidArgumentError(fmt::format("'{}' is no profile; known: {}", profile, known));
-}
-
+// `spec`'s pipeline, whose every rank has this work, over such links: what P2 takes. Bytes are the
+// codecs'; coding takes no time. Errors: PipelineOf's; a codec that takes no such tensor.
 absl::StatusOr<Pipeline> PipelineOver(const RunSpec& spec, const RankCompute& compute,
                                       const OneLink& link) {
   absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
@@ -127,6 +149,9 @@ absl::StatusOr<Pipeline> PipelineOver(const RunSpec& spec, const RankCompute& co
   return p;
 }
 
+// All schedules of the table that P ranks, M micro-batches and the model's blocks admit, each with up
+// to four chunks and every depth that says something else; those within `memory_bound` first, by
+// step time. `memory` says what a worker takes.
 absl::StatusOr<std::vector<RankedSchedule>> RankSchedules(
     const RunSpec& spec, const RankCompute& compute, const OneLink& link,
     std::optional<int64_t> memory_bound, const std::function<int64_t(const RunSpec&)>& memory) {
@@ -156,6 +181,136 @@ absl::StatusOr<std::vector<RankedSchedule>> RankSchedules(
     return key(a) < key(b);
   });
   return out;
+}
+
+// Of a rank, whatever its stages: the options', or those that the spec injects, added up over them.
+absl::StatusOr<RankCompute> ComputeOf(const RunSpec& spec, const BestOptions& o) {
+  const absl::StatusOr<std::string> engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
+  RankCompute compute{.forward_s = o.forward_ms / 1e3,
+                      .backward_s = o.backward_ms / 1e3,
+                      .splits = !spec.compute && engine.ok() && *engine == "aten"};
+  if (spec.compute) compute.optimizer_s = spec.compute->optimizer_s * double(spec.schedule.chunks);
+  if (o.forward_ms == 0 && o.backward_ms == 0 && spec.compute) {
+    double forward_s = 0, backward_s = 0;
+    for (const PipelineCosts::Stage& stage : StageSeconds(spec)) {
+      forward_s += stage.forward_s;
+      backward_s += stage.backward_s;
+    }
+    compute.forward_s = forward_s / static_cast<double>(spec.ranks());
+    compute.backward_s = backward_s / static_cast<double>(spec.ranks());
+    return compute;
+  }
+  for (const auto& [option, value] :
+       {std::pair("--forward-ms", o.forward_ms), {"--backward-ms", o.backward_ms}}) {
+    if (value > 0 && value < 1e9) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is {:g}; a schedule is judged by what a rank takes for a micro-batch: give both "
+        "--forward-ms and --backward-ms (a record has them), or a table [compute] in the spec",
+        option, value));
+  }
+  return compute;
+}
+
+nlohmann::ordered_json RankedJson(const RankedSchedule& r) {
+  return {{"kind", r.spec.schedule.kind},
+          {"chunks", r.spec.schedule.chunks},
+          {"stages", r.spec.schedule.stages},
+          {"depth", r.spec.schedule.depth},
+          {"step_s", r.step_s},
+          {"without_links_s", r.alone_s},
+          {"peak_activations", r.activations},
+          {"worker_bytes", r.memory},
+          {"messages_per_step", r.messages},
+          {"within_memory", r.within}};
+}
+
+absl::Status BestSchedule(const BestOptions& o) {
+  const absl::StatusOr<RunSpec> read = LoadRunSpec(o.spec, o.set, CatalogNames());
+  if (!read.ok()) return read.status();
+  RunSpec spec = *read;
+  spec.net.transport = "ucx";  // workers of their own, whatever the file says
+  const std::string profile = o.links.empty() ? spec.net.profile : o.links;
+  const absl::StatusOr<OneLink> link = LinkOfProfile(profile);
+  if (!link.ok()) return link.status();
+  const absl::StatusOr<RankCompute> compute = ComputeOf(spec, o);
+  if (!compute.ok()) return compute.status();
+  if (!(o.memory_mb >= 0 && o.memory_mb < 1e9)) {
+    return absl::InvalidArgumentError(
+        fmt::format("--memory-mb is {:g}; want 0 to 1e9", o.memory_mb));
+  }
+  const auto bound =
+      o.memory_mb > 0 ? std::optional(static_cast<int64_t>(o.memory_mb * 1e6)) : std::nullopt;
+  const auto ranked = RankSchedules(spec, *compute, *link, bound, [](const RunSpec& candidate) {
+    return PlanResources(candidate).worker_bytes;
+  });
+  if (!ranked.ok()) return ranked.status();
+  if (o.json) {
+    nlohmann::ordered_json all = {{"schema", "longhaul.schedules/1"},
+                                  {"profile", profile},
+                                  {"ranks", spec.ranks()},
+                                  {"microbatches", spec.train.microbatches},
+                                  {"schedules", nlohmann::ordered_json::array()}};
+    for (const RankedSchedule& r : *ranked) all["schedules"].push_back(RankedJson(r));
+    fmt::print("{}\n", all.dump(2));
+    return absl::OkStatus();
+  }
+  fmt::print(
+      "{} ranks, M = {}, over '{}'; a rank's forward {:g} ms, backward {:g} ms{} a micro-batch\nBy "
+      "P2, the steady state; coding takes no time in it. Memory: of the largest worker, as planned "
+      "before a run.\n",
+      spec.ranks(), spec.train.microbatches, profile, 1e3 * compute->forward_s,
+      1e3 * compute->backward_s, compute->splits ? " (W half of it)" : " (not split)");
+  Table table{.columns = ColumnsOf("schedule | chunks | depth | step, s | without links | live | "
+                                   "worker, MB | messages | ")};
+  for (const RankedSchedule& r : *ranked) {
+    const bool deep = r.spec.schedule.kind == "1f1b-deep";
+    table.Add({r.spec.schedule.kind, fmt::format("{}", r.spec.schedule.chunks),
+               deep ? fmt::format("{}", r.spec.schedule.depth) : "-",
+               fmt::format("{:.4g}", r.step_s), fmt::format("{:.4g}", r.alone_s),
+               r.spec.schedule.chunks > 1
+                   ? fmt::format("{}/{}", r.activations, r.spec.schedule.chunks)
+                   : fmt::format("{}", r.activations),
+               fmt::format("{:.1f}", static_cast<double>(r.memory) / 1e6),
+               fmt::format("{}", r.messages), r.within ? "" : "over the bound"});
+  }
+  fmt::print("{}", GridText(table));
+  if (ranked->empty() || !ranked->front().within) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "no schedule of {} ranks stays within --memory-mb {:g}", spec.ranks(), o.memory_mb));
+  }
+  const RunSpec::Schedule& best = ranked->front().spec.schedule;
+  fmt::print("\nbest: --set schedule.kind={} --set schedule.stages={} --set schedule.chunks={}{}\n",
+             best.kind, best.stages, best.chunks,
+             best.kind == "1f1b-deep" ? fmt::format(" --set schedule.depth={}", best.depth) : "");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<OneLink> LinkOfProfile(const std::string& profile) {
+  std::string known;
+  for (const Profile& p : Profiles()) {
+    if (p.name == profile) {
+      return OneLink{static_cast<double>(p.rate.value), absl::ToDoubleSeconds(p.rtt) / 2};
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", p.name);
+  }
+  return absl::InvalidArgumentError(fmt::format("'{}' is no profile; known: {}", profile, known));
+}
+
+void AddScheduleBest(CLI::App& schedule, int* exit_status) {
+  auto best = std::make_shared<BestOptions>();
+  CLI::App* b = schedule.add_subcommand(
+      "best", "all schedules of a spec's ranks, ranked by the step that P2 predicts");
+  b->add_option("spec", best->spec, "the run's TOML file")->required();
+  b->add_option("--set", best->set, "override, e.g. --set train.microbatches=16");
+  b->add_option("--links", best->links, "a profile in place of net.profile");
+  b->add_option("--forward-ms", best->forward_ms,
+                "of a rank and micro-batch (default: what [compute] says)");
+  b->add_option("--backward-ms", best->backward_ms, "the same");
+  b->add_option("--memory-mb", best->memory_mb, "the most that a worker may take; 0: no bound");
+  b->add_flag("--json", best->json, "for programs");
+  b->callback(Calling(BestSchedule, best, exit_status));
 }
 
 }  // namespace longhaul

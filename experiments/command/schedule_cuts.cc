@@ -1,5 +1,4 @@
-#include "experiments/command/schedule_cuts.h"
-
+// `schedule cuts`: where stages begin, by measured seconds of blocks.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,14 +8,32 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "experiments/estimates/median_interval.h"
+#include "experiments/command/command.h"
+#include "experiments/command/output.h"
+#include "experiments/command/schedule_best.h"
+#include "experiments/estimates/interval.h"
+#include "experiments/estimates/table.h"
 #include "experiments/record/record.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/toml_tree.h"
 
 namespace longhaul {
 namespace {
+
+struct CutsOptions {
+  std::string spec, from, times, save;
+  std::vector<std::string> set;
+  int64_t run = 0, stages = 0;
+};
+
+// Seconds of each block of `spec`'s model, forward and backward in a step of one group.
+struct BlockSeconds {
+  std::vector<double> seconds;  // [blocks]
+  int64_t blocks_of_stage = 1;  // of the largest stage that was measured: its blocks share its time
+  std::string source;
+};
 
 constexpr char kHead[] = "block,seconds";
 
@@ -57,8 +74,9 @@ std::vector<int64_t> Begins(const RunSpec& spec) {
   return begins;
 }
 
-}  // namespace
-
+// Where stages 1, 2, ... of `stages` begin so that the slowest stage takes least, and among such cuts
+// the squares of the stages' seconds add up to least. `seconds` [blocks], each above 0; no more
+// stages than blocks.
 std::vector<int64_t> BalancedCuts(const std::vector<double>& seconds, int64_t stages) {
   const auto blocks = static_cast<int64_t>(seconds.size());
   const double most = LeastOfTheSlowest(seconds, stages) * (1 + 1e-12);
@@ -92,6 +110,8 @@ std::vector<int64_t> BalancedCuts(const std::vector<double>& seconds, int64_t st
   return cuts;
 }
 
+// "block,seconds" and a line a block, in order. InvalidArgument: the line that is none, a block that
+// is missing.
 absl::StatusOr<BlockSeconds> ReadBlockSeconds(const std::string& path, const RunSpec& spec) {
   std::ifstream file(path);
   std::string line;
@@ -124,6 +144,9 @@ absl::StatusOr<BlockSeconds> ReadBlockSeconds(const std::string& path, const Run
   return read;
 }
 
+// From a run's record, the last one in `results` or `run`, if that is not 0: medians over its steps,
+// the first tenth left out. The embedding counts for the first block, the head for the last.
+// InvalidArgument: of another model or micro-batch, or one in which nothing was computed.
 absl::StatusOr<BlockSeconds> MeasuredBlockSeconds(const std::string& results, int64_t run,
                                                   const RunSpec& spec) {
   const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
@@ -175,12 +198,77 @@ absl::StatusOr<BlockSeconds> MeasuredBlockSeconds(const std::string& results, in
   return measured;
 }
 
+// As ReadBlockSeconds takes it.
 std::string TextOf(const BlockSeconds& blocks) {
   std::string text = fmt::format("{}\n", kHead);
   for (size_t b = 0; b < blocks.seconds.size(); ++b) {
     text += fmt::format("{},{}\n", b, blocks.seconds[b]);
   }
   return text;
+}
+
+absl::Status ChooseCuts(const CutsOptions& o) {
+  // The spec may name stages that do not divide its blocks, which is what cuts are for.
+  const absl::StatusOr<RunSpec> spec = LoadRunSpec(o.spec, o.set, CatalogNames());
+  if (!spec.ok()) return spec.status();
+  const int64_t stages = o.stages == 0 ? spec->stages() : o.stages;
+  if (stages < 1 || stages > spec->model.blocks) {
+    return absl::InvalidArgumentError(
+        fmt::format("--stages is {}; want 1 to model.blocks = {}", stages, spec->model.blocks));
+  }
+  if (o.from.empty() == o.times.empty()) {
+    return absl::InvalidArgumentError(
+        "seconds of each block: --from RESULTS, of a run that measured them, or --times FILE");
+  }
+  const absl::StatusOr<BlockSeconds> blocks = o.times.empty()
+                                                  ? MeasuredBlockSeconds(o.from, o.run, *spec)
+                                                  : ReadBlockSeconds(o.times, *spec);
+  if (!blocks.ok()) return blocks.status();
+  if (!o.save.empty()) {
+    if (absl::Status s = WriteWholeFile(o.save, TextOf(*blocks)); !s.ok()) return s;
+  }
+  const std::vector<int64_t> cuts = BalancedCuts(blocks->seconds, stages);
+  fmt::print("{} blocks by {}{}\n", blocks->seconds.size(), blocks->source,
+             blocks->blocks_of_stage == 1
+                 ? ""
+                 : fmt::format(", in stages of up to {}, whose blocks share their time alike; of "
+                               "each block its own: a run with schedule.stages = {}",
+                               blocks->blocks_of_stage, blocks->seconds.size()));
+  Table table{.columns = {"stage", "blocks", "seconds a step"}};
+  double all = 0, slowest = 0;
+  for (int64_t s = 0; s < stages; ++s) {
+    const int64_t begin = s == 0 ? 0 : cuts[static_cast<size_t>(s) - 1];
+    const int64_t end = s + 1 == stages ? spec->model.blocks : cuts[static_cast<size_t>(s)];
+    double own = 0;
+    for (int64_t b = begin; b < end; ++b) own += blocks->seconds[static_cast<size_t>(b)];
+    all += own;
+    slowest = std::max(slowest, own);
+    table.Add({s, fmt::format("{} to {}", begin, end - 1), Cell(own, "{:.4g}")});
+  }
+  fmt::print("{}\nthe slowest stage takes {:.4g} of an even share\n", GridText(table),
+             slowest * static_cast<double>(stages) / all);
+  if (stages > 1) {
+    fmt::print("--set schedule.stages={} --set 'schedule.cuts=[{}]'\n", stages,
+               fmt::join(cuts, ", "));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddScheduleCuts(CLI::App& schedule, int* exit_status) {
+  auto cuts = std::make_shared<CutsOptions>();
+  CLI::App* c = schedule.add_subcommand(
+      "cuts", "where stages begin so that the slowest takes least, by measured seconds of blocks");
+  c->add_option("spec", cuts->spec, "the run's TOML file")->required();
+  c->add_option("--set", cuts->set, "override, e.g. --set model.blocks=12");
+  c->add_option("-S,--stages", cuts->stages, "stages to cut into (default: the spec's)");
+  c->add_option("--from", cuts->from,
+                "results folder of a run of the same model, best one with a stage for each block");
+  c->add_option("--run", cuts->run, "a run of it (default: the last)");
+  c->add_option("--times", cuts->times, "or a file: block,seconds");
+  c->add_option("--save", cuts->save, "write what was measured to such a file");
+  c->callback(Calling(ChooseCuts, cuts, exit_status));
 }
 
 }  // namespace longhaul

@@ -8,7 +8,6 @@
 #include "experiments/record/record_rows.h"
 #include "experiments/spec/fault_script.h"
 #include "experiments/train/event_stream.h"
-#include "experiments/train/fault_event.h"
 #include "experiments/train/run_loop.h"
 #include "pp_group/state/round_keeper.h"
 #include "pp_group/trainer.h"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "experiments/train/fault_event.h"
+#include "experiments/train/event_stream.h"
 #include "experiments/train/memory_disk.h"
 #include "experiments/train/phase_gate.h"
 #include "plugin/core/clock.h"

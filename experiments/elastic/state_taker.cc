@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "experiments/elastic/other_joiners.h"
 #include "experiments/elastic/state_offers.h"
 #include "experiments/elastic/state_swarm.h"
 #include "plugin/core/clock.h"

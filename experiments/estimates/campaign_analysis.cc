@@ -8,9 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "experiments/estimates/builds.h"
 #include "experiments/estimates/comparability.h"
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
 
 namespace longhaul {
 namespace {

@@ -115,7 +115,7 @@ struct CampaignAnalysis {
   double sd_delta_nat = 0;
   double rho = 0;                        // 1 - sd_delta^2 / (2 sigma^2)
   std::string git_revision;              // of all runs: "1a2b, 3c4d" where they are of several
-  std::vector<std::string> builds = {};  // in what the runs' builds and machines differ (builds.h)
+  std::vector<std::string> builds = {};  // in what the runs' builds and machines differ (comparability.h)
   Findings findings = {};
   DilocoFindings diloco = {};
   CampaignAnalysis() = default;

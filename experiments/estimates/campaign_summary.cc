@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
 
 namespace longhaul {
 namespace {

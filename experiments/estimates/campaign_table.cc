@@ -8,8 +8,8 @@
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/estimate_rows.h"
 #include "experiments/estimates/findings_tables.h"
-#include "experiments/estimates/learnt_nothing.h"
 #include "experiments/estimates/table.h"
+#include "experiments/estimates/training_advice.h"
 
 namespace longhaul {
 namespace {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/eta_contrast.h"
+#include "experiments/estimates/ln_eta.h"
 
 namespace longhaul {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
 
 namespace longhaul {
 namespace {

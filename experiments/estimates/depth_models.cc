@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "experiments/estimates/holm.h"
+#include "experiments/estimates/interval.h"
 #include "experiments/estimates/seed_regression.h"
 
 namespace longhaul {

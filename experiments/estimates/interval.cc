@@ -1,13 +1,26 @@
 #include "experiments/estimates/interval.h"
 
 #include <algorithm>
+#include <boost/math/distributions/non_central_t.hpp>
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
-
-#include "experiments/estimates/student_t.h"
+#include <random>
 
 namespace longhaul {
 namespace {
+
+constexpr double kPower = 0.8;
+constexpr double kUpperTail = 0.975;  // two-sided 5 %
+
+double Power(int n, double noncentrality) {
+  const double critical = TQuantile(kUpperTail, n - 1);
+  const boost::math::non_central_t shifted(n - 1, noncentrality);
+  return boost::math::cdf(boost::math::complement(shifted, critical)) +
+         boost::math::cdf(shifted, -critical);
+}
 
 constexpr double kFiellerBelow = 5;  // standard errors
 
@@ -32,7 +45,77 @@ Interval Delta(const RatioMoments& m, double t, double level) {
   return {r - half, r + half, level, "t"};
 }
 
+constexpr double kLevel = 0.95;
+constexpr size_t kBlock = 10, kFewestForBlocks = 30;
+
+// [x(k), x(n + 1 - k)] holds the median unless fewer than k values fall on one side of it: with
+// probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with which that is still 95 %.
+std::optional<Interval> OrderStatistics(std::vector<double> x) {
+  const size_t n = x.size();
+  constexpr size_t kMostExact = 1000;  // 2^-n is a number up to there
+  if (n > kMostExact) {
+    const auto k = static_cast<size_t>(0.5 * static_cast<double>(n) - 0.98 * std::sqrt(n));
+    std::sort(x.begin(), x.end());
+    return Interval{x[k - 1], x[n - k], kLevel, "order statistics"};
+  }
+  double weight = std::pow(0.5, static_cast<double>(n));  // P(Binomial = 0)
+  double below = weight;
+  size_t k = 0;
+  while (2 * below <= 1 - kLevel) {
+    ++k;
+    weight *= static_cast<double>(n - k + 1) / static_cast<double>(k);
+    below += weight;
+  }
+  if (k == 0) return std::nullopt;
+  std::sort(x.begin(), x.end());
+  return Interval{x[k - 1], x[n - k], kLevel, "order statistics"};
+}
+
+Interval BlockBootstrap(std::span<const double> x) {
+  constexpr int kDraws = 2000;
+  std::mt19937_64 random(20260301);
+  std::vector<double> medians;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    std::vector<double> sample;
+    while (sample.size() < x.size()) {
+      const size_t start = random() % (x.size() - kBlock + 1);
+      for (size_t i = 0; i < kBlock && sample.size() < x.size(); ++i) {
+        sample.push_back(x[start + i]);
+      }
+    }
+    medians.push_back(Median(std::move(sample)));
+  }
+  std::sort(medians.begin(), medians.end());
+  return {medians[kDraws / 40], medians[kDraws - 1 - kDraws / 40], kLevel, "block bootstrap"};
+}
+
 }  // namespace
+
+double TQuantile(double p, double df) {
+  return boost::math::quantile(boost::math::students_t(df), p);
+}
+
+double TwoSidedP(double t, double df) {
+  return 2 * boost::math::cdf(boost::math::complement(boost::math::students_t(df), std::abs(t)));
+}
+
+double DetectableEffect(int n) {
+  double low = 0, high = 64;  // power grows with the noncentrality
+  for (int i = 0; i < 60; ++i) {
+    const double middle = 0.5 * (low + high);
+    (Power(n, middle) < kPower ? low : high) = middle;
+  }
+  return high / std::sqrt(static_cast<double>(n));
+}
+
+int PairsNeeded(double effect) {
+  constexpr int kMost = 1000;
+  int n = 2;
+  while (n <= kMost && !(DetectableEffect(n) <= effect)) ++n;
+  return n;
+}
+
+double NormalQuantile(double p) { return boost::math::quantile(boost::math::normal(), p); }
 
 double Mean(std::span<const double> x) {
   return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
@@ -67,6 +150,55 @@ Measured RatioOfMeans(std::span<const double> y, std::span<const double> x, doub
     out.interval = Fieller(m, t, level);
   } else {
     out.interval = Delta(m, t, level);
+  }
+  return out;
+}
+
+std::vector<double> HolmAdjusted(std::span<const double> p_values) {
+  std::vector<size_t> order(p_values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return p_values[a] < p_values[b]; });
+  std::vector<double> adjusted(p_values.size());
+  double largest = 0;
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    const double left = static_cast<double>(order.size() - rank);
+    largest = std::max(largest, std::min(1.0, left * p_values[order[rank]]));
+    adjusted[order[rank]] = largest;
+  }
+  return adjusted;
+}
+
+double PairedP(std::span<const double> x) {
+  if (x.size() < 2) return 1;
+  const double n = static_cast<double>(x.size());
+  const double mean = Mean(x), se = std::sqrt(Variance(x) / n);
+  if (se == 0) return mean == 0 ? 1 : 0;
+  return TwoSidedP(mean / se, n - 1);
+}
+
+double Median(std::vector<double> x) {
+  if (x.empty()) return 0;
+  const size_t half = x.size() / 2;
+  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half), x.end());
+  if (x.size() % 2 == 1) return x[half];
+  return 0.5 *
+         (x[half] + *std::max_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half)));
+}
+
+Measured MedianOfIndependent(std::vector<double> x) {
+  Measured out{Median(x), std::nullopt};
+  out.interval = OrderStatistics(std::move(x));
+  return out;
+}
+
+Measured MedianOfSteps(std::span<const double> in_order) {
+  std::vector<double> x(in_order.begin(), in_order.end());
+  Measured out{Median(x), std::nullopt};
+  if (x.size() >= kFewestForBlocks) {
+    out.interval = BlockBootstrap(in_order);
+  } else {
+    out.interval = OrderStatistics(std::move(x));
   }
   return out;
 }

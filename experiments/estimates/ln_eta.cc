@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "experiments/estimates/interval.h"
 #include "experiments/estimates/seed_regression.h"
-#include "experiments/estimates/student_t.h"
 
 namespace longhaul {
 namespace {
@@ -83,6 +84,25 @@ Measured SumOfLnEta(const ReferenceCurve& curve, const LnEtaRows& rows,
     terms.push_back({weights[i], rows.from[i], rows.to[i]});
   }
   return Widened(MeanWithInterval(sum, level), CurveError(curve, terms));
+}
+
+absl::StatusOr<EtaContrast> EstimateContrast(const ReferenceCurve& curve,
+                                             std::span<const EtaTerm> terms, double level) {
+  std::vector<ArmPair> pairs;
+  std::vector<double> weights;
+  for (const EtaTerm& term : terms) {
+    pairs.push_back({term.reference, term.arm});
+    weights.push_back(term.weight);
+  }
+  const absl::StatusOr<LnEtaRows> rows = LnEtaBySeed(curve, pairs);
+  if (!rows.ok()) return rows.status();
+  for (const double to : rows->to) {
+    if (to < std::log(curve.smallest_budget)) {
+      return absl::FailedPreconditionError("a term lies below the smallest reference budget");
+    }
+  }
+  return EtaContrast{SumOfLnEta(curve, *rows, weights, level),
+                     static_cast<int64_t>(rows->seeds.size())};
 }
 
 }  // namespace longhaul

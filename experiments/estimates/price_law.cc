@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "experiments/estimates/interval.h"
 #include "experiments/estimates/seed_regression.h"
-#include "experiments/estimates/student_t.h"
 
 namespace longhaul {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
 
 namespace longhaul {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/estimates/median_interval.h"
+#include "experiments/estimates/interval.h"
 #include "experiments/estimates/step_time.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"

@@ -21,7 +21,7 @@ struct StepTime {
   // Median over the steady inner steps (no outer sync, the first tenth left out) of the mean wall
   // time of all workers; where groups meet in every step (data parallel, H = 1), of those. No step
   // is steady in a run that was too short: measured_steps is 0 then, and nothing else here says
-  // anything. Intervals: MedianOfSteps (median_interval.h).
+  // anything. Intervals: MedianOfSteps.
   Measured measured_s;
   int64_t measured_steps = 0;
   bool meets_every_step = false;  // predictions are then the pipeline's and outer_predicted_s

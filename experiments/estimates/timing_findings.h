@@ -37,7 +37,7 @@ struct TimingCell {
 struct TimingFindings {
   std::vector<TimingCell> cells;  // in the order of their first runs
   // Over cells that are not disturbed: the median residual with an interval without assumptions on
-  // its distribution (median_interval.h). Of all with a repeat: how many verdicts there are.
+  // its distribution. Of all with a repeat: how many verdicts there are.
   Measured median_residual;
   int64_t undisturbed = 0, within = 0, beyond = 0, not_judged = 0;
 };

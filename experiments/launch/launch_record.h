@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "experiments/launch/program_log.h"
-#include "experiments/launch/rank_end.h"
+#include "experiments/launch/program_verdict.h"
 #include "experiments/record/record.h"
 #include "netem/topology/topology.h"
 
@@ -43,5 +44,9 @@ absl::Status AddProgramLogs(Record& record, int64_t run, const Topology& topolog
 std::map<std::pair<int64_t, int64_t>, int64_t> BytesBetween(const Topology& topology,
                                                             const nlohmann::json& before,
                                                             const nlohmann::json& after);
+
+// A table of the ranks, and one of the paths that carried something; bytes as of BytesBetween.
+std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& ends,
+                          const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths);
 
 }  // namespace longhaul

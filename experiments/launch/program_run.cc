@@ -23,7 +23,6 @@
 #include "experiments/launch/rank_output.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/event_stream.h"
-#include "experiments/train/program_files.h"
 #include "experiments/train/spec_files.h"
 #include "netem/kernel/posix.h"
 #include "netem/lab/lab_mounts.h"

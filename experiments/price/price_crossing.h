@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
-#include "experiments/price/price_count.h"
+#include "experiments/price/price_plan.h"
 
 namespace longhaul {
 

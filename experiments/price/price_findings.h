@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/price/price_choice.h"
-#include "experiments/price/price_count.h"
 #include "experiments/price/price_estimates.h"
 #include "experiments/price/price_plan.h"
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "experiments/estimates/table.h"
 #include "experiments/price/price_run.h"
 
@@ -31,5 +32,10 @@ std::string PriceJson(const PriceInput& input, const PriceOutcome& outcome);
 
 // "7 int8-b64, 15 int4-b64"
 std::string ArmText(const PriceArm& arm, const std::vector<std::string>& codecs);
+
+// A pricing as one self-contained page. `python`: an interpreter with matplotlib; without one the
+// page says so and has no figures. ResourceExhausted, PermissionDenied: with the path.
+absl::Status WritePricePage(const std::string& path, const std::string& python,
+                            const PriceInput& input, const PriceOutcome& outcome);
 
 }  // namespace longhaul

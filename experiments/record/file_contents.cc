@@ -1,10 +1,20 @@
 #include "experiments/record/file_contents.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compressors/numbers/sha256.h"
 
 namespace longhaul {
 namespace {
@@ -34,6 +44,20 @@ std::pair<size_t, size_t> FrozenRange(std::string_view plan_text) {
 
 std::string_view Unquoted(std::string_view text) {
   return text.size() < 2 ? text : text.substr(1, text.size() - 2);
+}
+
+std::string FactOf(const RunRow& run, const std::string& key) {
+  const auto found = run.facts.find(key);
+  return found == run.facts.end() ? "" : found->second;
+}
+
+// What `key` says in a resolved spec, which has one key a line; "": nothing.
+std::string LineOf(const std::string& spec_toml, const std::string& key) {
+  const std::string start = "\n" + key + " = ";
+  const size_t at = spec_toml.find(start);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + start.size();
+  return spec_toml.substr(begin, spec_toml.find('\n', begin) - begin);
 }
 
 }  // namespace
@@ -96,5 +120,64 @@ std::vector<FileContent> FrozenContents(std::string_view plan_text) {
 }
 
 std::string_view ShortHash(std::string_view sha256) { return sha256.substr(0, kShownDigits); }
+
+absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const std::string text = fmt::format("{}: cannot be read: {}", path, strerror(errno));
+    return errno == ENOENT ? absl::NotFoundError(text) : absl::FailedPreconditionError(text);
+  }
+  constexpr size_t kPiece = 1 << 18;
+  // Not made anew for each of thousands of small files.
+  thread_local const auto piece = std::make_unique_for_overwrite<std::byte[]>(kPiece);
+  Sha256 hash;
+  ssize_t n = 0;
+  while ((n = read(fd, piece.get(), kPiece)) > 0 || (n < 0 && errno == EINTR)) {
+    if (n > 0) hash.Add({piece.get(), static_cast<size_t>(n)});
+  }
+  const int failed = n < 0 ? errno : 0;
+  close(fd);
+  if (failed != 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: cannot be read: {}", path, strerror(failed)));
+  }
+  return hash.Hex();
+}
+
+std::vector<FileContent> ContentsOf(const RunRow& run) {
+  std::vector<FileContent> contents = ReadContents(FactOf(run, kNamedFilesFact));
+  const std::string data = LineOf(run.spec_toml, "source") + LineOf(run.spec_toml, "eval");
+  for (const auto& [key, value] : {std::pair<std::string, std::string>("data_hash", data),
+                                   {"eval_hash", data},
+                                   {"init_hash", LineOf(run.spec_toml, "init")}}) {
+    const std::string hash = FactOf(run, key);
+    if (!hash.empty()) contents.push_back({.key = key, .value = value, .sha256 = hash});
+  }
+  return contents;
+}
+
+std::string MixedContents(std::span<const RunRow> runs) {
+  // By key and value: how many runs of each content.
+  std::map<std::pair<std::string, std::string>, std::map<std::string, int>> seen;
+  std::vector<std::pair<std::string, std::string>> order;
+  for (const RunRow& run : runs) {
+    if (run.status != RunStatus::kOk && run.status != RunStatus::kDiverged) continue;
+    for (const FileContent& c : ContentsOf(run)) {
+      const std::pair key(c.key, c.value);
+      if (!seen.contains(key)) order.push_back(key);
+      ++seen[key][c.sha256];
+    }
+  }
+  for (const auto& key : order) {
+    if (seen[key].size() < 2) continue;
+    std::vector<std::string> counts;
+    for (const auto& [hash, count] : seen[key]) {
+      counts.push_back(
+          fmt::format("SHA-256 {} in {} run{}", ShortHash(hash), count, count == 1 ? "" : "s"));
+    }
+    return fmt::format("{} ({}): {}", key.first, key.second, fmt::join(counts, ", "));
+  }
+  return "";
+}
 
 }  // namespace longhaul

@@ -6,6 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "experiments/record/record_rows.h"
+
 namespace longhaul {
 
 // What the files held that one key of a spec names: the value alone says where they lie, and files
@@ -38,5 +41,18 @@ std::vector<FileContent> FrozenContents(std::string_view plan_text);
 
 // As much of a hash as a message shows.
 std::string_view ShortHash(std::string_view sha256);
+
+// SHA-256 of a file's bytes, read a piece at a time. NotFound and FailedPrecondition with the path
+// and what the system said.
+absl::StatusOr<std::string> Sha256OfFile(const std::string& path);
+
+// All that a record knows of what a run's files held: its named files, and the hashes of tokens and
+// weights that its workers told. Runs of older versions have those alone.
+std::vector<FileContent> ContentsOf(const RunRow& run);
+
+// Of the runs of one experiment whose figures count (ended ok or diverged): where one value of one
+// key held different things, which key, both hashes and in how many runs each; else "". No figure
+// may be made of such runs together.
+std::string MixedContents(std::span<const RunRow> runs);
 
 }  // namespace longhaul

@@ -157,4 +157,13 @@ class Record {
   DiskReserve reserve_;
 };
 
+// Where runs go: the record of `folder`, made where there is none, its dead runs settled, and the
+// experiment in it, found or begun.
+struct OpenedExperiment {
+  Record record;
+  int64_t id;
+};
+absl::StatusOr<OpenedExperiment> OpenExperiment(const std::string& folder,
+                                                const ExperimentRow& experiment);
+
 }  // namespace longhaul

@@ -39,6 +39,9 @@ inline constexpr char kStillShareFact[] = "still_share", kCoreWaitShareFact[] = 
 // 512"), and how often it passed that text ("3.25").
 inline constexpr char kHeldOutInTrainingFact[] = "held_out_windows_in_training",
                       kEpochsFact[] = "epochs";
+// Of every run that trains: the unigram entropy of the tokens that it is evaluated on, nat
+// (train/byte_frequencies.h).
+inline constexpr char kUnigramFact[] = "held_out_unigram_nat";
 // Of a run with a simulated clock: on what links and machine its seconds are.
 inline constexpr char kSimulatedClockFact[] = "simulated_clock";
 // Of a run that was not trained: SHA-256 of the file that its losses were read from.

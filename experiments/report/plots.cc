@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <system_error>
 
@@ -55,6 +56,31 @@ absl::StatusOr<int> Spawn(const std::string& python, const std::string& scripts,
 }
 
 }  // namespace
+
+absl::Status WriteReportFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("write {}: disk full, or the folder is not writable", path));
+}
+
+absl::Status MakeReportFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(fmt::format("make folder {}: {}", path, error.message()));
+}
+
+std::string ReadSvg(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string svg = text.str();
+  const size_t start = svg.find("<svg");
+  return start == std::string::npos ? "" : svg.substr(start);
+}
 
 absl::Status DrawPlots(const std::string& python, const std::vector<std::string>& folders,
                        const std::string& log) {

@@ -7,6 +7,14 @@
 
 namespace longhaul {
 
+// ResourceExhausted, PermissionDenied: with the path.
+absl::Status WriteReportFile(const std::string& path, const std::string& text);
+absl::Status MakeReportFolder(const std::string& path);
+
+// A figure from "<svg" on: what stands before it is an XML prologue that HTML does not take. "":
+// not there.
+std::string ReadSvg(const std::string& path);
+
 // Runs the scripts of experiments/report/plots, which are embedded at build time, over the given
 // folders of CSV files; it writes SVG files beside them. `python`: an interpreter with matplotlib.
 // FailedPrecondition: it could not be started or it failed, with the last line it said; everything

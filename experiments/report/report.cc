@@ -11,7 +11,6 @@
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_curves.h"
-#include "experiments/report/report_files.h"
 #include "experiments/report/report_pareto.h"
 #include "experiments/report/report_sections.h"
 

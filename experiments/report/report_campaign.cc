@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "experiments/estimates/findings_tables.h"
-#include "experiments/estimates/learnt_nothing.h"
+#include "experiments/estimates/training_advice.h"
 #include "experiments/report/html.h"
 #include "experiments/report/report_sections.h"
 

@@ -8,7 +8,6 @@
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_compare.h"
-#include "experiments/report/report_files.h"
 #include "experiments/report/report_sections.h"
 
 namespace longhaul {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/record/run_contents.h"
+#include "experiments/record/file_contents.h"
 
 namespace longhaul {
 namespace {

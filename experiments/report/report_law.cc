@@ -13,7 +13,6 @@
 #include "experiments/estimates/table.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
-#include "experiments/report/report_files.h"
 
 namespace longhaul {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/record/run_contents.h"
+#include "experiments/record/file_contents.h"
 #include "experiments/report/html.h"
 #include "experiments/report/report_sections.h"
 

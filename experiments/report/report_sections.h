@@ -18,7 +18,7 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
                                               const std::string& figures_note);
 
 // The parts, in report_campaign.cc and report_runs.cc.
-// Rows of the table of what arms change and send; see report_wire.cc.
+// Rows of the table of what arms change and send; see report_errors.cc.
 absl::StatusOr<std::string> WirePart(const Record& record, const CampaignAnalysis& a);
 // The error of every boundary over the training; "" where none was measured. See report_errors.cc.
 absl::StatusOr<std::string> ErrorsPart(const Record& record, const CampaignAnalysis& a);
@@ -30,7 +30,7 @@ std::string RunsPart(const ReportedExperiment& e);
 // Per arm: hashes of data, held-out text, weights and links, epochs, build and machine. In
 // report_provenance.cc.
 std::string ProvenancePart(const ReportedExperiment& e);
-// Runs whose boundaries changed codecs: every change with its cause. In report_switches.cc; "": none.
+// Runs whose boundaries changed codecs: every change with its cause. In report_faults.cc; "": none.
 absl::StatusOr<std::string> SwitchesPart(const Record& record, const ReportedExperiment& e);
 // Runs whose groups came and went: the loss with the faults on it. In report_faults.cc; "": none.
 absl::StatusOr<std::string> FaultsPart(const Record& record, const ReportedExperiment& e);

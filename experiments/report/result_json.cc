@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/estimates/training_advice.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/table_json.h"
-#include "experiments/estimates/training_advice.h"
 #include "experiments/record/file_contents.h"
 
 namespace longhaul {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compressors/tensor.h"
 #include "experiments/spec/spec.h"
+#include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/stage_layout.h"
 
 namespace longhaul {
@@ -26,5 +28,13 @@ struct BoundaryBytes {
 // Of the boundaries beside a stage. `samples`: as above.
 BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_stage,
                            double samples, const StageLayout& layout);
+
+// The pipeline that memory is planned for; nullopt: there is none, or it is so large that making it
+// would take longer than the answer is worth.
+std::optional<PipelineProgram> SmallProgram(const RunSpec& spec);
+
+// The most micro-batches that a stage has live; a bound where there is no small program.
+double MicrobatchesKept(const RunSpec& spec, const std::optional<PipelineProgram>& program,
+                        int stage);
 
 }  // namespace longhaul

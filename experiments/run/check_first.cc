@@ -13,12 +13,12 @@
 
 #include <fmt/format.h>
 
-#include "experiments/run/core_needs.h"
 #include "experiments/run/gpu_memory.h"
+#include "experiments/run/machine_limits.h"
 #include "experiments/train/check_training.h"
-#include "experiments/train/program_files.h"
 #include "experiments/train/simulated_clock.h"
 #include "experiments/train/spec_corpus.h"
+#include "experiments/train/spec_files.h"
 #include "netem/emulator.h"
 #include "netem/machine/capabilities.h"
 #include "netem/topology/topology_file.h"

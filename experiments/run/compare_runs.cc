@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "experiments/record/run_contents.h"
+#include "experiments/record/file_contents.h"
 
 namespace longhaul {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -10,6 +11,15 @@
 #include "experiments/record/record_rows.h"
 
 namespace longhaul {
+
+// Adds what the crossings had counted in the steps before a run was resumed to what they have
+// counted since: messages, bytes, times and hashes (a hash is a sum over messages). The
+// prediction is for the whole run already and stays. A kernel's count that one part lacks is
+// unknown for both.
+// Rows that `since` lacks are added to it.
+void AddEarlierCounts(std::span<const CrossingRow> earlier, std::vector<CrossingRow>& since);
+// The same of one row with the same source, destination and direction.
+void AddCounts(const CrossingRow& earlier, CrossingRow& row);
 
 // What the ranks of a run have told of their crossings, as rows. A rank whose group is started anew
 // counts from nothing again: what its lives before had told last is added. Of a life that was lost

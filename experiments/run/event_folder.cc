@@ -17,7 +17,7 @@
 
 #include "compressors/isa.h"
 #include "experiments/record/utc.h"
-#include "experiments/run/run_host.h"
+#include "experiments/run/machine_check.h"
 #include "experiments/train/event_stream.h"
 
 namespace longhaul {

@@ -1,21 +1,31 @@
 #include "experiments/run/machine_check.h"
 
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/format.h>
 
 #include "compressors/isa.h"
-#include "experiments/run/run_host.h"
 #include "netem/emulator.h"
 #include "netem/lab/lab.h"
 #include "plugin/core/node.h"
 
 namespace longhaul {
 namespace {
+
+std::string CpuModel() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
 
 // Runs in the lab: what would carry a run's links, or why nothing can.
 absl::StatusOr<std::string> TryEmulator() {
@@ -66,6 +76,19 @@ MachineCheck CheckGpus() {
 }
 
 }  // namespace
+
+RunHost ReadRunHost() {
+  utsname names{};
+  uname(&names);
+  double load[1] = {0};
+  getloadavg(load, 1);
+  return {.host = names.nodename,
+          .kernel = names.release,
+          .cpu = CpuModel(),
+          .cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
+          .load_1min = load[0],
+          .git_revision = LONGHAUL_GIT_REVISION};
+}
 
 std::string PlotPython() { return LONGHAUL_PYTHON; }
 

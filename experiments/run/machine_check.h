@@ -7,6 +7,18 @@
 
 namespace longhaul {
 
+// Where and from what a run was made; for its record. Empty or "unknown" where the machine does not
+// say, never guessed.
+struct RunHost {
+  std::string host;
+  std::string kernel;
+  std::string cpu;
+  int cores;
+  double load_1min;
+  std::string git_revision;  // of the source tree this binary was built from, "+" when modified
+};
+RunHost ReadRunHost();
+
 // One thing this machine was asked, and what came back. Nothing is assumed: each is tried.
 struct MachineCheck {
   std::string subject;  // "kernel", "lab", ...

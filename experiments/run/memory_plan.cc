@@ -10,7 +10,6 @@
 
 #include "compressors/catalog.h"
 #include "experiments/run/boundary_memory.h"
-#include "experiments/run/microbatches_kept.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/model_of_spec.h"

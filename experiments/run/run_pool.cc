@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "experiments/run/core_needs.h"
-#include "experiments/run/run_host.h"
+#include "experiments/run/machine_check.h"
+#include "experiments/run/machine_limits.h"
 #include "experiments/run/run_process.h"
 #include "experiments/run/run_recorder.h"
 

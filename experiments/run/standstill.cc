@@ -1,8 +1,24 @@
 #include "experiments/run/standstill.h"
 
 #include <algorithm>
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
 
 namespace longhaul {
+namespace {
+
+// proc(5): the state follows the name, which may have parentheses of its own.
+bool IsStopped(pid_t pid) {
+  std::string stat;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
+  const size_t name_end = stat.rfind(')');
+  return name_end != std::string::npos && stat.size() > name_end + 2 &&
+         (stat[name_end + 2] == 'T' || stat[name_end + 2] == 't');
+}
+
+}  // namespace
 
 absl::Duration LookInterval(absl::Duration deadline) {
   return std::clamp(deadline / 8, absl::Milliseconds(50), absl::Seconds(1));
@@ -34,6 +50,14 @@ std::optional<StandstillWatch::Standstill> StandstillWatch::Longest() const {
     if (!longest || lasted > longest->lasted) longest = Standstill{who, lasted};
   }
   return longest;
+}
+
+absl::Duration StoppedProcesses::StoppedFor(pid_t pid, absl::Duration now) {
+  if (!IsStopped(pid)) {
+    since_.erase(pid);
+    return absl::ZeroDuration();
+  }
+  return now - since_.emplace(pid, now).first->second;
 }
 
 }  // namespace longhaul

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -37,6 +39,18 @@ class StandstillWatch {
   std::optional<absl::Duration> now_;
   uint64_t look_ = 0;
   std::map<int64_t, Still> still_;
+};
+
+// Which processes of this machine have been stopped (SIGSTOP, a debugger), and since when: asked
+// again and again, as often as it is to be exact.
+class StoppedProcesses {
+ public:
+  // How long it has been seen stopped; 0: it runs, or is not there.
+  absl::Duration StoppedFor(pid_t pid, absl::Duration now);
+  void Forget(pid_t pid) { since_.erase(pid); }
+
+ private:
+  std::map<pid_t, absl::Duration> since_;
 };
 
 }  // namespace longhaul

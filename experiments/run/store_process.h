@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "experiments/run/stopped_processes.h"
+#include "experiments/run/standstill.h"
 
 namespace longhaul {
 

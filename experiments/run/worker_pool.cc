@@ -22,7 +22,7 @@
 #include "experiments/run/gpu_memory.h"
 #include "experiments/spec/files_table.h"
 #include "experiments/spec/round_plan.h"
-#include "experiments/train/fault_event.h"
+#include "experiments/train/event_stream.h"
 #include "experiments/train/worker_exit.h"
 
 #include "netem/lab/lab.h"

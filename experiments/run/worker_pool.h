@@ -14,7 +14,6 @@
 #include "experiments/run/killed_by.h"
 #include "experiments/run/link_faults.h"
 #include "experiments/run/standstill.h"
-#include "experiments/run/stopped_processes.h"
 #include "experiments/run/store_process.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"

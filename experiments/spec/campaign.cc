@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "experiments/spec/arm_name.h"
 #include "experiments/spec/campaign_blocks.h"
+#include "experiments/spec/known_names.h"
 #include "experiments/spec/program_table.h"
 #include "experiments/spec/spec_changes.h"
 #include "experiments/spec/spec_keys.h"
@@ -378,11 +378,8 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
 absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
                                           const std::vector<std::string>& sets,
                                           const SpecNames& names) {
-  absl::StatusOr<TomlValue> root = ReadTomlFile(path);
+  const absl::StatusOr<TomlValue> root = ReadTomlFile(path, sets);
   if (!root.ok()) return root.status();
-  for (const std::string& set : sets) {
-    if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
-  }
   return ReadCampaign(*root, names);
 }
 

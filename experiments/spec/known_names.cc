@@ -1,5 +1,7 @@
 #include "experiments/spec/known_names.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "compressors/catalog.h"
@@ -8,6 +10,15 @@
 
 namespace longhaul {
 namespace {
+
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+// Fit for one line of an error.
+std::string Shown(std::string name) {
+  std::replace_if(name.begin(), name.end(), IsControl, '?');
+  if (name.size() > kArmNameBytes) name = name.substr(0, kArmNameBytes) + "...";
+  return name;
+}
 
 // A file is read where its nodes can be counted against ranks (run/check_first.h).
 absl::Status KnownProfile(std::string_view name) {
@@ -22,6 +33,17 @@ absl::Status KnownProfile(std::string_view name) {
 }
 
 }  // namespace
+
+absl::Status CheckArmName(const std::string& origin, const std::string& name) {
+  const bool fits = !name.empty() && name.size() <= kArmNameBytes &&
+                    std::none_of(name.begin(), name.end(), IsControl) &&
+                    name.find('@') == std::string::npos;
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: the name '{}' of {} bytes; want 1 to {} bytes without control characters "
+                  "and '@'",
+                  origin, Shown(name), name.size(), kArmNameBytes));
+}
 
 SpecNames CatalogNames() {
   return {.codec = [](std::string_view name) { return MakeCodec(name).status(); },

@@ -12,7 +12,7 @@
 #include "experiments/spec/compute_table.h"
 #include "experiments/spec/files_table.h"
 #include "experiments/spec/group_schedule.h"
-#include "experiments/spec/outer_table.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"

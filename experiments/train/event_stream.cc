@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "experiments/record/row_json.h"
 
 namespace longhaul {
 
@@ -94,6 +95,15 @@ absl::StatusOr<nlohmann::json> EventReader::Parse(const std::string& line) {
     return absl::DataLossError(absl::StrCat("not an event: '", line.substr(0, 120), "'"));
   }
   return event;
+}
+
+void EmitFault(const Fault& fault, int64_t step, const std::string& said, EventSink& sink) {
+  sink.Emit(EventOf("fault", FaultRow{.number = 0,
+                                      .step = step,
+                                      .what = std::string(ToString(fault.what)),
+                                      .place = ToString(fault.where),
+                                      .group_index = fault.where.group,
+                                      .said = said.empty() && fault.planned ? kByPlan : said}));
 }
 
 }  // namespace longhaul

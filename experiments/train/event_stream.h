@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/spec/fault_script.h"
 
 namespace longhaul {
 
@@ -105,5 +106,9 @@ class EventReader {
   const int fd_;
   std::string pending_;
 };
+
+// A fault that struck, as the event that says so; `said`: what came of it. Of one that the plan of
+// groups stands for, without more to say: kByPlan.
+void EmitFault(const Fault& fault, int64_t step, const std::string& said, EventSink& sink);
 
 }  // namespace longhaul

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 
@@ -19,6 +21,17 @@ absl::Status MountMemoryDisk(const std::string& folder, const std::string& optio
         absl::StrCat("mount a disk in memory (", options, ") at ", folder, ": ", strerror(errno)));
   }
   return absl::OkStatus();
+}
+
+std::optional<int64_t> PeakPrivateBytes() {
+  std::ifstream status("/proc/self/status");
+  int64_t peak_kib = -1, file_kib = -1;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) peak_kib = std::stoll(line.substr(6));
+    if (line.starts_with("RssFile:")) file_kib = std::stoll(line.substr(8));
+  }
+  if (peak_kib < 0 || file_kib < 0) return std::nullopt;
+  return (peak_kib - file_kib) * 1024;
 }
 
 }  // namespace longhaul

@@ -9,7 +9,7 @@
 #include "compressors/numbers/noise.h"
 #include "experiments/record/count_events.h"
 #include "experiments/train/clocked_steps.h"
-#include "experiments/train/memory_use.h"
+#include "experiments/train/memory_disk.h"
 #include "plugin/core/packet.h"
 #include "pp_group/memory/memory_limit.h"
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <filesystem>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,6 +13,16 @@
 #include "experiments/spec/spec_keys.h"
 
 namespace longhaul {
+
+// What a [program] needs to be there. `spec` has one.
+
+// Where its command runs.
+std::filesystem::path FolderOfProgram(const RunSpec& spec);
+// Whether there is such a program, folder and files. NotFound, in one line.
+absl::Status CheckProgram(const RunSpec& spec);
+// The words of its command and of program.files that are files, as paths from here. Their contents
+// are part of the plan.
+std::vector<std::string> FilesOfProgram(const RunSpec& spec);
 
 // The files that the keys of a spec name, found by the table of keys alone (SpecKey::names): a new
 // key that names files is hashed, compared and checked as all others.

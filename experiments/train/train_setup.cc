@@ -16,7 +16,6 @@
 #include "compressors/numbers/noise.h"
 #include "experiments/elastic/state_swarm.h"
 #include "experiments/record/record_rows.h"
-#include "experiments/record/unigram_fact.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/boundary_codecs.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/spec/toml_tree.h"
-#include "planning/simulator/factors.h"
+#include "planning/simulator/scenario.h"
 
 namespace longhaul::simulator {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planning/simulator/search.h"
+#include "planning/simulator/simulate.h"
 #include "planning/simulator/transfer.h"
 
 namespace longhaul::simulator {

@@ -12,7 +12,7 @@
 #include "planning/simulator/assumptions.h"
 #include "planning/simulator/published.h"
 #include "planning/simulator/scenario_keys.h"
-#include "planning/simulator/search.h"
+#include "planning/simulator/simulate.h"
 
 namespace longhaul::simulator {
 

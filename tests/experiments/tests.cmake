@@ -84,8 +84,8 @@ else()
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts boundary_policy compute_table fault_script files_table group_schedule
-    outer_of_spec outer_table pipeline_of_spec
+  set(specs toml_tree table_reader spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table group_schedule
+    outer_of_spec pipeline_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid
     known_names)
@@ -93,10 +93,10 @@ if(LONGHAUL_FUZZERS)
   longhaul_library(fuzzed_specs HEADERS base JOIN 6 SRCS ${specs}
     ${PROJECT_SOURCE_DIR}/experiments/record/record_names.cc ${PROJECT_SOURCE_DIR}/experiments/record/file_contents.cc
     PUBLIC absl::statusor fmt::fmt
-    PRIVATE longhaul::compressors longhaul::pp_schedule longhaul_fuzzed_links)
+    PRIVATE longhaul::compressors longhaul::pp_schedule longhaul::sha256 longhaul_fuzzed_links)
 endif()
 longhaul_fuzzer(experiments/spec/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
-longhaul_fuzzer(experiments/train/safetensors_fuzz.cc SRCS experiments/train/safetensors_read.cc
+longhaul_fuzzer(experiments/train/safetensors_fuzz.cc SRCS experiments/train/safetensors.cc
   LIBS fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
 longhaul_test(experiments/report/tables_test.cc experiments/report/golden_text.cc LIBS experiments_testing LABELS cpu)
 target_compile_definitions(experiments_report_tables_test PRIVATE

@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planning/simulator/chinchilla.h"
 #include "planning/simulator/efficiency_terms.h"
-#include "planning/simulator/search.h"
 #include "planning/simulator/simulate.h"
 #include "planning/simulator/transfer.h"
 

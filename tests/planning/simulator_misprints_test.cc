@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "planning/simulator/efficiency_terms.h"
-#include "planning/simulator/profiles.h"
-#include "planning/simulator/search.h"
 #include "planning/simulator/simulate.h"
+#include "planning/simulator/profiles.h"
 #include "tests/planning/simulator_testing.h"
 
 namespace longhaul::simulator {

@@ -10,9 +10,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "planning/simulator/engine_times.h"
 #include "planning/simulator/planning_table.h"
 #include "planning/simulator/simulate.h"
+#include "planning/simulator/table_columns.h"
 #include "tests/doc_table.h"
 #include "tests/planning/simulator_testing.h"
 

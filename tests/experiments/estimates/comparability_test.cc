@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/estimates/builds.h"
 #include "experiments/report/report.h"
 #include "experiments/report/report_data.h"
 #include "experiments/report/result_json.h"

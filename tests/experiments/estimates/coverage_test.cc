@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/efficiency.h"
-#include "experiments/estimates/eta_contrast.h"
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
+#include "experiments/estimates/ln_eta.h"
 #include "tests/experiments/estimates/coverage_truths.h"
 
 namespace longhaul {

@@ -8,9 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/depth_ensemble.h"
-#include "experiments/estimates/eta_contrast.h"
-#include "experiments/estimates/holm.h"
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
+#include "experiments/estimates/ln_eta.h"
 
 namespace longhaul {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "experiments/estimates/depth_models.h"
 #include "experiments/estimates/efficiency.h"
-#include "experiments/estimates/eta_contrast.h"
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
+#include "experiments/estimates/ln_eta.h"
 
 namespace longhaul {
 namespace {

@@ -1,9 +1,9 @@
-#include "experiments/estimates/learnt_nothing.h"
+#include "experiments/estimates/training_advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "experiments/record/unigram_fact.h"
+#include "experiments/record/record_rows.h"
 
 namespace longhaul {
 namespace {

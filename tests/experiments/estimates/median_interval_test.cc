@@ -1,4 +1,4 @@
-#include "experiments/estimates/median_interval.h"
+#include "experiments/estimates/interval.h"
 
 #include <cmath>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
 
 #include <cmath>
 

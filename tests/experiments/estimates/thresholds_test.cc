@@ -8,10 +8,9 @@
 #include "experiments/estimates/depth_models.h"
 #include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/forecast.h"
-#include "experiments/estimates/median_interval.h"
-#include "experiments/estimates/step_time_summary.h"
-#include "experiments/estimates/student_t.h"
+#include "experiments/estimates/interval.h"
 #include "experiments/estimates/training_advice.h"
+#include "experiments/estimates/step_time_summary.h"
 
 namespace longhaul {
 namespace {

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "experiments/price/price_choice.h"
 #include "experiments/price/price_estimates.h"
 #include "experiments/price/price_findings.h"
 #include "experiments/price/price_plan.h"

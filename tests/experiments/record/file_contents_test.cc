@@ -11,7 +11,6 @@
 #include "compressors/numbers/sha256.h"
 #include "experiments/estimates/timing_findings.h"
 #include "experiments/record/record.h"
-#include "experiments/record/run_contents.h"
 #include "experiments/spec/spec_keys.h"
 #include "tests/experiments/spec/specs.h"
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "experiments/run/core_needs.h"
+#include "experiments/run/machine_limits.h"
 #include "experiments/run/run_place.h"
 #include "pp_group/state/checkpoint.h"
 #include "tests/experiments/command/command_line.h"

@@ -11,7 +11,7 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
-#include "experiments/spec/toml_limits.h"
+#include "experiments/spec/toml_tree.h"
 #include "tests/experiments/spec/specs.h"
 
 namespace longhaul {

@@ -9,11 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "experiments/spec/arm_name.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/group_schedule.h"
+#include "experiments/spec/known_names.h"
 #include "experiments/spec/timing_grid.h"
-#include "experiments/spec/toml_limits.h"
+#include "experiments/spec/toml_tree.h"
 #include "tests/experiments/spec/specs.h"
 
 namespace longhaul {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "experiments/trace/chrome_trace.h"
 #include "experiments/trace/exposed_time.h"
+#include "experiments/trace/trace_span.h"
 
 namespace longhaul {
 namespace {
