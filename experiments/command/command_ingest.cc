@@ -175,10 +175,8 @@ absl::StatusOr<Begun> BeginOrResume(Record& record, int64_t experiment, const st
   }
   const auto row = record.Run(**known);
   if (!row.ok()) return row.status();
-  const auto taken = row->facts.find(kAttemptsTakenFact);
-  Begun begun{
-      .run = row->id,
-      .taken = taken == row->facts.end() ? 0 : std::strtoull(taken->second.c_str(), nullptr, 10)};
+  Begun begun{.run = row->id,
+              .taken = std::strtoull(FactOf(row->facts, kAttemptsTakenFact).c_str(), nullptr, 10)};
   const bool over = row->status == RunStatus::kOk || row->status == RunStatus::kPartial ||
                     row->status == RunStatus::kDiverged;
   begun.ended = over || (begun.taken >= events.attempts.size() && row->status != RunStatus::kDied &&

@@ -56,8 +56,7 @@ json ConditionsOf(const CampaignAnalysis& a) {
     if (arm.role != Role::kReference || arm.budget_fraction != 1 || arm.outcomes.empty()) continue;
     const absl::StatusOr<TomlValue> spec = ParseToml(arm.outcomes.front().run.spec_toml, "record");
     const auto number = [&spec](const char* path) {
-      const TomlValue* value = spec.ok() ? Find(*spec, path) : nullptr;
-      const auto* whole = value == nullptr ? nullptr : std::get_if<int64_t>(&value->value);
+      const int64_t* whole = spec.ok() ? FindAs<int64_t>(*spec, path) : nullptr;
       return whole == nullptr ? 0.0 : static_cast<double>(*whole);
     };
     const double a_step = number("train.batch_rows") * number("model.context");

@@ -284,14 +284,12 @@ void EstimateNoise(CampaignAnalysis& a) {
 // Weights of the GPT: token and position embeddings, 12 D^2 a block, an untied head. Biases and
 // norms, under 2 % at the smallest sizes, are left out; the run's own count wins.
 int64_t Parameters(const RunRow& run) {
-  if (const auto fact = run.facts.find("parameters"); fact != run.facts.end()) {
-    return std::atoll(fact->second.c_str());
-  }
+  const std::string counted = FactOf(run.facts, "parameters");
+  if (!counted.empty()) return std::atoll(counted.c_str());
   const absl::StatusOr<TomlValue> spec = ParseToml(run.spec_toml, "record");
   if (!spec.ok()) return 0;
   const auto number = [&](const char* path) {
-    const TomlValue* value = Find(*spec, path);
-    const int64_t* read = value == nullptr ? nullptr : std::get_if<int64_t>(&value->value);
+    const int64_t* read = FindAs<int64_t>(*spec, path);
     return read == nullptr ? int64_t{0} : *read;
   };
   const int64_t width = number("model.width");

@@ -222,8 +222,7 @@ void CompareEvaluations(CampaignAnalysis& a) {
 std::string PlannedPrimary(const std::string& plan_text) {
   const absl::StatusOr<TomlValue> plan = ParseToml(plan_text, "plan");
   if (!plan.ok()) return "";
-  const TomlValue* primary = Find(*plan, "plan.primary");
-  const auto* name = primary == nullptr ? nullptr : std::get_if<std::string>(&primary->value);
+  const auto* name = FindAs<std::string>(*plan, "plan.primary");
   return name == nullptr ? "" : *name;
 }
 

@@ -13,11 +13,6 @@ namespace {
 
 using Named = std::vector<std::pair<std::string, std::string>>;
 
-std::string FactIn(const RunRow& run, const std::string& key) {
-  const auto found = run.facts.find(key);
-  return found == run.facts.end() ? "" : found->second;
-}
-
 Named MachineOf(const RunRow& run) {
   Named all = BuildOf(run);
   all.emplace_back("CPU", run.cpu);
@@ -55,8 +50,8 @@ constexpr std::string_view kWindows[] = {"eval.rows", "model.context", "model.vo
 // The tokens that were held out, as a worker of the arm's runs hashed them; "": nobody told.
 std::string HeldOutHash(const ArmResult& arm) {
   for (const Outcome& outcome : arm.outcomes) {
-    const auto found = outcome.run.facts.find("eval_hash");
-    if (found != outcome.run.facts.end()) return found->second;
+    const std::string hash = FactOf(outcome.run.facts, "eval_hash");
+    if (!hash.empty()) return hash;
   }
   return "";
 }
@@ -88,7 +83,7 @@ Named BuildOf(const RunRow& run) {
   return {{"revision", run.git_revision},
           {"LibTorch", run.torch_version},
           {"instruction set of codecs", run.isa},
-          {"instruction set of LibTorch", FactIn(run, "cpu_path_torch")}};
+          {"instruction set of LibTorch", FactOf(run.facts, "cpu_path_torch")}};
 }
 
 std::string OtherBuild(const RunRow& run, const RunRow& reference) {

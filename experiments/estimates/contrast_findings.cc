@@ -28,14 +28,10 @@ ArmPlace PlaceOf(const ArmResult& arm) {
   const absl::StatusOr<TomlValue> tree =
       ParseToml(arm.outcomes.empty() ? "" : arm.outcomes.front().run.spec_toml, "record");
   if (!tree.ok()) return out;
-  const TomlValue *blocks = Find(*tree, "model.blocks"), *cuts = Find(*tree, "schedule.cuts"),
-                  *lr = Find(*tree, "train.lr");
-  if (lr != nullptr && std::holds_alternative<double>(lr->value)) {
-    out.lr = std::get<double>(lr->value);
-  }
-  const auto* count = blocks == nullptr ? nullptr : std::get_if<int64_t>(&blocks->value);
+  if (const double* lr = FindAs<double>(*tree, "train.lr")) out.lr = *lr;
+  const auto* count = FindAs<int64_t>(*tree, "model.blocks");
   if (count == nullptr) return out;
-  const auto* list = cuts == nullptr ? nullptr : std::get_if<TomlValue::Array>(&cuts->value);
+  const auto* list = FindAs<TomlValue::Array>(*tree, "schedule.cuts");
   for (int64_t b = 1; list == nullptr && b < arm.stages; ++b) {
     out.cuts.push_back(static_cast<double>(b) / static_cast<double>(arm.stages));
   }

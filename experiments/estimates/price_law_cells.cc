@@ -34,8 +34,7 @@ absl::StatusOr<std::vector<double>> Places(const RunRow& run) {
   };
   const double blocks = whole(Find(*spec, "model.blocks"));
   std::vector<double> places;
-  const TomlValue* cuts = Find(*spec, "schedule.cuts");
-  const auto* list = cuts == nullptr ? nullptr : std::get_if<TomlValue::Array>(&cuts->value);
+  const auto* list = FindAs<TomlValue::Array>(*spec, "schedule.cuts");
   if (list != nullptr) {
     for (const TomlValue& cut : *list) places.push_back(whole(&cut) / blocks);
   }

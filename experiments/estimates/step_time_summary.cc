@@ -224,17 +224,16 @@ bool MeetsEveryStep(const RunSpec& spec) {
 
 // A share of the training, by its fact; nullopt: the record does not say.
 std::optional<double> Share(const RunRow& run, const char* fact) {
-  const auto at = run.facts.find(fact);
-  if (at == run.facts.end()) return std::nullopt;
-  return std::atof(at->second.c_str());
+  const std::string share = FactOf(run.facts, fact);
+  return share.empty() ? std::nullopt : std::optional(std::atof(share.c_str()));
 }
 
 // What in the record says that the run's times are others than those of its machine left alone.
 std::string Disturbance(const RunRow& run, const RunSpec& spec) {
-  const auto cores = run.facts.find("cores");
+  const std::string cores = FactOf(run.facts, "cores");
   const int64_t workers = spec.workers();
-  if (!spec.injected() && cores != run.facts.end()) {  // injected: workers sleep
-    const int64_t have = std::atoll(cores->second.c_str());
+  if (!spec.injected() && !cores.empty()) {  // injected: workers sleep
+    const int64_t have = std::atoll(cores.c_str());
     if (workers * run.threads > have) {
       return fmt::format("{} workers share {} cores", workers, have);
     }
@@ -251,8 +250,8 @@ std::string Disturbance(const RunRow& run, const RunSpec& spec) {
         above(kStolenShareFact, kMostStolen, "the host took this machine's cores")}) {
     if (!found.empty()) return found;
   }
-  const auto punctual = run.facts.find(kEmulatorPunctualFact);
-  if (punctual == run.facts.end() || punctual->second == "yes") return "";
+  const std::string punctual = FactOf(run.facts, kEmulatorPunctualFact);
+  if (punctual.empty() || punctual == "yes") return "";
   return "more than 1 % of the frames left the emulator over 1 ms late";
 }
 

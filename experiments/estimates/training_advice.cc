@@ -18,9 +18,8 @@ namespace longhaul {
 namespace {
 
 std::optional<double> UnigramOf(const RunRow& run) {
-  const auto fact = run.facts.find(kUnigramFact);
   double nat = 0;
-  if (fact == run.facts.end() || !absl::SimpleAtod(fact->second, &nat)) return std::nullopt;
+  if (!absl::SimpleAtod(FactOf(run.facts, kUnigramFact), &nat)) return std::nullopt;
   return nat;
 }
 
@@ -121,19 +120,19 @@ std::vector<std::string> DataAdvice(std::span<const RunRow> runs) {
     }
   };
   for (const RunRow& run : runs) {
-    const auto seen = run.facts.find(kHeldOutInTrainingFact);
-    if (seen != run.facts.end() && !seen->second.starts_with("0 ")) {
+    const std::string seen = FactOf(run.facts, kHeldOutInTrainingFact);
+    if (!seen.empty() && !seen.starts_with("0 ")) {
       add(fmt::format(
           "note: {} held-out windows are in the training text: the held-out loss is lower than "
           "that of unseen text",
-          seen->second));
+          seen));
     }
-    const auto epochs = run.facts.find(kEpochsFact);
-    if (epochs == run.facts.end() || std::strtod(epochs->second.c_str(), nullptr) <= 1) continue;
+    const std::string epochs = FactOf(run.facts, kEpochsFact);
+    if (epochs.empty() || std::strtod(epochs.c_str(), nullptr) <= 1) continue;
     add(fmt::format(
         "note: {} epochs: {} training tokens pass the training text more than once, and what a "
         "repeated token teaches is less than what a new one does",
-        epochs->second, run.train_tokens));
+        epochs, run.train_tokens));
   }
   return lines;
 }

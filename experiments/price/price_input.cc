@@ -158,8 +158,7 @@ absl::Status ReadModel(const PriceOptions& o, PriceInput& input) {
 // A spec in place of a bare [model] says what it trains on.
 void CountRowsTrainedOn(PriceInput& input) {
   const absl::StatusOr<TomlValue> root = ReadTomlFile(input.model_path);
-  const TomlValue* const source = root.ok() ? Find(*root, "data.source") : nullptr;
-  const auto* const name = source == nullptr ? nullptr : std::get_if<std::string>(&source->value);
+  const auto* const name = root.ok() ? FindAs<std::string>(*root, "data.source") : nullptr;
   if (name == nullptr) return;
   const auto both = Corpus::Open(CorpusSource(*name), input.spec.model.vocab, input.tokens_source);
   if (!both.ok()) return;

@@ -46,11 +46,6 @@ std::string_view Unquoted(std::string_view text) {
   return text.size() < 2 ? text : text.substr(1, text.size() - 2);
 }
 
-std::string FactOf(const RunRow& run, const std::string& key) {
-  const auto found = run.facts.find(key);
-  return found == run.facts.end() ? "" : found->second;
-}
-
 // What `key` says in a resolved spec, which has one key a line; "": nothing.
 std::string LineOf(const std::string& spec_toml, const std::string& key) {
   const std::string start = "\n" + key + " = ";
@@ -145,12 +140,12 @@ absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
 }
 
 std::vector<FileContent> ContentsOf(const RunRow& run) {
-  std::vector<FileContent> contents = ReadContents(FactOf(run, kNamedFilesFact));
+  std::vector<FileContent> contents = ReadContents(FactOf(run.facts, kNamedFilesFact));
   const std::string data = LineOf(run.spec_toml, "source") + LineOf(run.spec_toml, "eval");
   for (const auto& [key, value] : {std::pair<std::string, std::string>("data_hash", data),
                                    {"eval_hash", data},
                                    {"init_hash", LineOf(run.spec_toml, "init")}}) {
-    const std::string hash = FactOf(run, key);
+    const std::string hash = FactOf(run.facts, key);
     if (!hash.empty()) contents.push_back({.key = key, .value = value, .sha256 = hash});
   }
   return contents;

@@ -19,11 +19,6 @@ std::string KindText(ExperimentKind kind) {
   return kind == ExperimentKind::kRun ? "run" : "campaign";
 }
 
-std::string NamedFiles(const ExperimentRow& e) {
-  const auto found = e.facts.find(kNamedFilesFact);
-  return found == e.facts.end() ? "" : found->second;
-}
-
 std::vector<FileContent> AllContents(const std::string& plan_text, const std::string& named_files) {
   std::vector<FileContent> contents = ReadContents(named_files);
   for (FileContent& frozen : FrozenContents(plan_text)) contents.push_back(std::move(frozen));
@@ -33,14 +28,15 @@ std::vector<FileContent> AllContents(const std::string& plan_text, const std::st
 }  // namespace
 
 std::string PlanSha256(const ExperimentRow& e) {
-  const std::string files = NamedFiles(e);
+  const std::string files = FactOf(e.facts, kNamedFilesFact);
   return Sha256Hex(files.empty() ? e.plan_text : e.plan_text + "\n[files]\n" + files);
 }
 
 // An older experiment of this plan, which has no list of files, is gone on with.
 absl::StatusOr<std::optional<int64_t>> Record::FindPlan(const ExperimentRow& e) const {
   if (e.plan_text.empty()) return std::optional<int64_t>();
-  const std::string promise = PlanWithoutFrozen(e.plan_text), files = NamedFiles(e);
+  const std::string promise = PlanWithoutFrozen(e.plan_text),
+                    files = FactOf(e.facts, kNamedFilesFact);
   const std::vector<FileContent> here = AllContents(e.plan_text, files);
   SqliteStatement query(
       db_.get(),

@@ -49,6 +49,12 @@ inline constexpr char kLossesFact[] = "losses_sha256";
 inline constexpr char kForecastFact[] = "forecast";
 inline constexpr char kAcceptedUnresolvedFact[] = "accepted_unresolved";
 
+// "" where there is none of this key.
+inline std::string FactOf(const std::map<std::string, std::string>& facts, const std::string& key) {
+  const auto found = facts.find(key);
+  return found == facts.end() ? "" : found->second;
+}
+
 struct ExperimentRow {
   int64_t id = 0;
   ExperimentKind kind = ExperimentKind::kRun;

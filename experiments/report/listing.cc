@@ -56,18 +56,13 @@ absl::StatusOr<std::map<int64_t, StepsOfRun>> StepsByRun(const Record& record) {
   return by_run;
 }
 
-std::optional<int64_t> Integer(const TomlValue& spec, const char* path) {
-  const TomlValue* found = Find(spec, path);
-  const int64_t* value = found == nullptr ? nullptr : std::get_if<int64_t>(&found->value);
-  return value == nullptr ? std::nullopt : std::optional(*value);
-}
-
 // From the keys that every version has had, so that one it does not know costs nothing.
 std::optional<int64_t> StepsPlanned(const RunRow& run) {
   const absl::StatusOr<TomlValue> spec = ParseToml(run.spec_toml, "record");
   if (!spec.ok()) return std::nullopt;
-  if (const auto steps = Integer(*spec, "train.steps")) return steps;
-  const auto rows = Integer(*spec, "train.batch_rows"), context = Integer(*spec, "model.context");
+  if (const auto steps = FindAs<int64_t>(*spec, "train.steps")) return *steps;
+  const int64_t *rows = FindAs<int64_t>(*spec, "train.batch_rows"),
+                *context = FindAs<int64_t>(*spec, "model.context");
   if (!rows || !context || *rows <= 0 || *context <= 0 || run.groups <= 0) return std::nullopt;
   return run.train_tokens / (*rows * *context * run.groups);
 }
@@ -83,8 +78,7 @@ int64_t PlannedRuns(const ExperimentRow& row) {
   int64_t arms = 0;
   for (size_t at = first_arm; at != std::string::npos; at = row.plan_text.find(kArm, at + 1))
     ++arms;
-  const TomlValue* found = Find(*plan, "plan.seeds");
-  const auto* seeds = found == nullptr ? nullptr : std::get_if<TomlValue::Array>(&found->value);
+  const auto* seeds = FindAs<TomlValue::Array>(*plan, "plan.seeds");
   return seeds == nullptr ? 0 : arms * static_cast<int64_t>(seeds->size());
 }
 
@@ -328,10 +322,8 @@ std::string ExperimentText(const ListedExperiment& e) {
 }  // namespace
 
 std::string ShapeOf(const RunRow& run) {
-  const auto ranks = run.facts.find(kRanksFact);
-  if (run.spec_toml.starts_with("[launch]") && ranks != run.facts.end()) {
-    return ranks->second + " ranks";
-  }
+  const std::string ranks = FactOf(run.facts, kRanksFact);
+  if (run.spec_toml.starts_with("[launch]") && !ranks.empty()) return ranks + " ranks";
   return fmt::format("{} x {}", run.groups, run.stages);
 }
 

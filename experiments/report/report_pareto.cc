@@ -28,8 +28,8 @@ absl::StatusOr<std::optional<double>> BytesOf(const Record& record, const RunRow
 
 std::optional<double> MemoryOf(const RunRow& run) {
   for (const char* fact : {"rank_bytes", "predicted_worker_bytes"}) {
-    const auto found = run.facts.find(fact);
-    if (found != run.facts.end()) return std::atof(found->second.c_str());
+    const std::string bytes = FactOf(run.facts, fact);
+    if (!bytes.empty()) return std::atof(bytes.c_str());
   }
   return std::nullopt;
 }

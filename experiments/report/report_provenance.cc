@@ -26,17 +26,12 @@ class Distinct {
   std::string cell_;
 };
 
-std::string FactOr(const RunRow& run, const std::string& key) {
-  const auto found = run.facts.find(key);
-  return found == run.facts.end() ? "" : found->second;
-}
-
 std::string Hash(const std::string& sha256) { return std::string(ShortHash(sha256)); }
 
 // Passes over the data that a run trained on; "": its workers did not say.
 std::string Epochs(const RunRow& run) {
-  if (const std::string told = FactOr(run, kEpochsFact); !told.empty()) return told;
-  const double available = std::atof(FactOr(run, "train_tokens_available").c_str());
+  if (const std::string told = FactOf(run.facts, kEpochsFact); !told.empty()) return told;
+  const double available = std::atof(FactOf(run.facts, "train_tokens_available").c_str());
   if (!(available > 0)) return "";
   return fmt::format("{:.3g}", static_cast<double>(run.train_tokens) / available);
 }
@@ -46,16 +41,16 @@ struct Provenance {
   Distinct data, held_out, weights, links, epochs, revision, torch, path, host;
 
   void Add(const RunRow& run) {
-    data.Add(Hash(FactOr(run, "data_hash")));
-    held_out.Add(Hash(FactOr(run, "eval_hash")));
-    weights.Add(Hash(FactOr(run, "init_hash")));
+    data.Add(Hash(FactOf(run.facts, "data_hash")));
+    held_out.Add(Hash(FactOf(run.facts, "eval_hash")));
+    weights.Add(Hash(FactOf(run.facts, "init_hash")));
     for (const FileContent& file : ContentsOf(run)) {
       if (file.key == "net.profile") links.Add(Hash(file.sha256));
     }
     epochs.Add(Epochs(run));
     revision.Add(run.git_revision);
     torch.Add(run.torch_version);
-    const std::string of_torch = FactOr(run, "cpu_path_torch");
+    const std::string of_torch = FactOf(run.facts, "cpu_path_torch");
     path.Add(of_torch.empty() ? run.isa : fmt::format("{}, LibTorch {}", run.isa, of_torch));
     host.Add(run.cpu.empty() ? run.host : fmt::format("{}, {}", run.host, run.cpu));
   }
@@ -82,12 +77,11 @@ std::string ProvenancePart(const ReportedExperiment& e) {
     table.Add({p.arm, p.data.cell(), p.held_out.cell(), p.weights.cell(), p.links.cell(),
                p.epochs.cell(), p.revision.cell(), p.torch.cell(), p.path.cell(), p.host.cell()});
   }
-  const auto files = e.row.facts.find(kNamedFilesFact);
+  const std::string files = FactOf(e.row.facts, kNamedFilesFact);
   const std::string named =
-      files == e.row.facts.end()
-          ? ""
-          : HtmlDetails("files that the plan names: key, SHA-256, bytes, files, value",
-                        "<pre>" + HtmlEscape(files->second) + "</pre>");
+      files.empty() ? ""
+                    : HtmlDetails("files that the plan names: key, SHA-256, bytes, files, value",
+                                  "<pre>" + HtmlEscape(files) + "</pre>");
   const std::string mixed =
       e.mixed_files.empty()
           ? ""

@@ -56,9 +56,9 @@ absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExper
   std::string one_sided;
   for (const RunRow& run : e.runs) {
     if (run.profile == "loopback") continue;
-    if (const auto at = run.facts.find(kOneSidedPathsFact); at != run.facts.end()) {
+    if (const std::string paths = FactOf(run.facts, kOneSidedPathsFact); !paths.empty()) {
       one_sided += fmt::format(" Run {}: paths judged for bytes that lack, not for more, {}.",
-                               run.id, HtmlEscape(at->second));
+                               run.id, HtmlEscape(paths));
     }
     absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run.id);
     if (!crossings.ok()) return crossings.status();
@@ -215,9 +215,8 @@ std::string RunsPart(const ReportedExperiment& e) {
       HtmlDetails(fmt::format("{} runs, {} of them not ok", e.runs.size(), bad), HtmlGrid(table));
   out += "<h3>Resolved specs</h3>" +
          HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
-  if (const auto forecast = e.row.facts.find(kForecastFact); forecast != e.row.facts.end()) {
-    out += "<h3>The forecast, before the first run</h3><pre>" + HtmlEscape(forecast->second) +
-           "</pre>";
+  if (const std::string forecast = FactOf(e.row.facts, kForecastFact); !forecast.empty()) {
+    out += "<h3>The forecast, before the first run</h3><pre>" + HtmlEscape(forecast) + "</pre>";
   }
   if (!e.row.plan_text.empty()) {
     out += "<h3>The plan, hashed before the first run</h3><p class=\"note\">SHA-256 " +
@@ -232,8 +231,7 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
                                               const std::string& figures_note) {
   std::string out = fmt::format("<section><h2>{}</h2>\n<p class=\"question\">{}</p>\n",
                                 HtmlEscape(e.row.name), HtmlEscape(e.row.question));
-  if (const auto accepted = e.row.facts.find(kAcceptedUnresolvedFact);
-      accepted != e.row.facts.end() && accepted->second == "true") {
+  if (FactOf(e.row.facts, kAcceptedUnresolvedFact) == "true") {
     out +=
         "<p class=\"note open\">Begun with --accept-unresolved: the forecast said that this design "
         "cannot resolve a loss of 0.5 % per crossing in its primary contrast.</p>\n";

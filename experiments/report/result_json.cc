@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/estimates/training_advice.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/table_json.h"
+#include "experiments/estimates/training_advice.h"
 #include "experiments/record/file_contents.h"
 
 namespace longhaul {
@@ -43,9 +43,7 @@ ordered_json ToJson(const EvaluationRow& e) {
 // What the files held that a run's or an experiment's facts name.
 ordered_json ToJson(const std::map<std::string, std::string>& facts) {
   ordered_json files = ordered_json::array();
-  const auto found = facts.find(kNamedFilesFact);
-  if (found == facts.end()) return files;
-  for (const FileContent& file : ReadContents(found->second)) {
+  for (const FileContent& file : ReadContents(FactOf(facts, kNamedFilesFact))) {
     files.push_back({{"key", file.key},
                      {"value", file.value},
                      {"sha256", file.sha256},
@@ -116,10 +114,7 @@ ordered_json ToJson(const ListedExperiment& e) {
   ordered_json runs = ordered_json::array(), estimates = ordered_json::array();
   for (const ListedRun& run : e.runs) runs.push_back(ToJson(run));
   for (const EstimateRow& x : e.estimates) estimates.push_back(ToJson(x));
-  const auto fact = [&](const char* key) {
-    const auto found = e.row.facts.find(key);
-    return found == e.row.facts.end() ? std::string() : found->second;
-  };
+  const auto fact = [&](const char* key) { return FactOf(e.row.facts, key); };
   return {{"experiment", e.row.id},
           {"kind", e.row.kind == ExperimentKind::kCampaign ? "campaign" : "run"},
           {"name", e.row.name},

@@ -103,9 +103,8 @@ int64_t CoresNeeded(const RunSpec& spec) {
 
 int64_t CoresNeeded(const RunRow& run) {
   if (run.facts.contains(kComputeFact)) return 1;
-  const auto ranks = run.facts.find(kRanksFact);
-  const int64_t workers =
-      ranks == run.facts.end() ? run.stages * run.groups : std::atoll(ranks->second.c_str());
+  const std::string ranks = FactOf(run.facts, kRanksFact);
+  const int64_t workers = ranks.empty() ? run.stages * run.groups : std::atoll(ranks.c_str());
   const bool one = run.profile == "loopback" && !run.facts.contains(kProgramFact);
   return (one ? 1 : workers) * run.threads;
 }

@@ -116,12 +116,9 @@ absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, con
 // True: the record has every step up to the checkpoint, and what the crossings had counted then.
 absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const RunSpec& spec,
                               int64_t step) {
-  int64_t first = 1;
-  if (const auto restored = run.facts.find(kRestoredStepFact); restored != run.facts.end()) {
-    first = std::atoll(restored->second.c_str()) + 1;
-  }
-  if (const auto partial = run.facts.find(kPartialFromFact); partial != run.facts.end()) {
-    first = std::atoll(partial->second.c_str());
+  int64_t first = std::atoll(FactOf(run.facts, kRestoredStepFact).c_str()) + 1;
+  if (const std::string partial = FactOf(run.facts, kPartialFromFact); !partial.empty()) {
+    first = std::atoll(partial.c_str());
     if (step == first - 1) return true;  // where it began
   }
   absl::StatusOr<StepCoverage> steps = record.Coverage(run.id, first, step);
@@ -153,10 +150,8 @@ absl::Status DropUnrecorded(const Record& record, const RunRow& run, const RunSp
 
 // A run is of one content of its files from its first step to its last.
 absl::Status CheckSameFiles(const RunRow& earlier, const RunRow& row) {
-  const auto before = earlier.facts.find(kNamedFilesFact), now = row.facts.find(kNamedFilesFact);
-  if (before == earlier.facts.end() || now == row.facts.end()) return absl::OkStatus();
-  const std::string conflict =
-      ContentConflict(ReadContents(before->second), ReadContents(now->second));
+  const std::string conflict = ContentConflict(ReadContents(FactOf(earlier.facts, kNamedFilesFact)),
+                                               ReadContents(FactOf(row.facts, kNamedFilesFact)));
   if (conflict.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       fmt::format("run {} ({}) began with another content of {}; put the files back, or start anew "
@@ -185,10 +180,10 @@ absl::Status TakeOver(Record& record, const RunRow& earlier, const RunRow& row, 
   if (s.ok() && earlier.git_revision != row.git_revision) {
     s = record.AddFacts(earlier.id, {{"resumed_by_git_revision", row.git_revision}});
   }
-  const auto identity = earlier.facts.find(kIdentityFact);
-  if (s.ok() && identity != earlier.facts.end()) {
+  const std::string identity = FactOf(earlier.facts, kIdentityFact);
+  if (s.ok() && !identity.empty()) {
     s = place.checkpoints->SetOwner(
-        {.identity = identity->second, .text = OwnerText(earlier.id, row, record)});
+        {.identity = identity, .text = OwnerText(earlier.id, row, record)});
   }
   if (!s.ok()) {
     (void)record.FinishRun(earlier.id, RunStatus::kFailed, std::string(s.message()));

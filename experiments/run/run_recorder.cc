@@ -143,15 +143,13 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   switches_written_ += switches->size();
   absl::StatusOr<RunRow> row = record_.Run(run_);
   if (!row.ok()) return row.status();
-  if (const auto flaws = row->facts.find(FlawsFact(step)); flaws != row->facts.end()) {
-    earlier_flaws_ = flaws->second;
-  }
+  earlier_flaws_ = FactOf(row->facts, FlawsFact(step));
   for (const char* fact : kDisturbanceFacts) {
-    const auto earlier = row->facts.find(fact);
-    if (earlier != row->facts.end()) SeeDisturbance(fact, std::atof(earlier->second.c_str()));
+    const std::string earlier = FactOf(row->facts, fact);
+    if (!earlier.empty()) SeeDisturbance(fact, std::atof(earlier.c_str()));
   }
-  if (const auto restored = row->facts.find(kRestoredStepFact); restored != row->facts.end()) {
-    restored_ = std::atoll(restored->second.c_str());
+  if (const std::string restored = FactOf(row->facts, kRestoredStepFact); !restored.empty()) {
+    restored_ = std::atoll(restored.c_str());
   }
   return absl::OkStatus();
 }
@@ -273,10 +271,10 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
   }
   absl::StatusOr<RunRow> row = record_.Run(run_);
   if (!row.ok()) return row.status();
-  const auto links = row->facts.find(kEarlierLinksFact);
-  if (links == row->facts.end()) return absl::OkStatus();
+  const std::string links = FactOf(row->facts, kEarlierLinksFact);
+  if (links.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      fmt::format("its times are no evidence: before it was resumed, {}", links->second));
+      fmt::format("its times are no evidence: before it was resumed, {}", links));
 }
 
 WirePart RunRecorder::Wire() const {

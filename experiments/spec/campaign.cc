@@ -184,8 +184,7 @@ absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpe
   for (const double b : c.control_budgets) {
     parts.push_back({fmt::format("control@{}", b), Role::kControl, b, *reference});
   }
-  const TomlValue* arms = Find(root, "arm");
-  const auto* list = arms == nullptr ? nullptr : std::get_if<TomlValue::Array>(&arms->value);
+  const auto* list = FindAs<TomlValue::Array>(root, "arm");
   if (list == nullptr || list->empty()) {
     return absl::InvalidArgumentError(root.where + ": a campaign needs at least one [[arm]]");
   }

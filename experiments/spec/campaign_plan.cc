@@ -47,14 +47,8 @@ namespace {
 absl::StatusOr<TomlValue::Array> PlannedArms(const std::string& plan_text) {
   absl::StatusOr<TomlValue> plan = ParseToml(plan_text, "plan");
   if (!plan.ok()) return plan.status();
-  const TomlValue* arms = Find(*plan, "arm");
-  const auto* list = arms == nullptr ? nullptr : std::get_if<TomlValue::Array>(&arms->value);
+  const auto* list = FindAs<TomlValue::Array>(*plan, "arm");
   return list == nullptr ? TomlValue::Array() : *list;
-}
-
-const std::string* TextOf(const TomlValue& arm, std::string_view key) {
-  const TomlValue* found = Find(arm, key);
-  return found == nullptr ? nullptr : std::get_if<std::string>(&found->value);
 }
 
 }  // namespace
@@ -64,7 +58,8 @@ absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::
   if (!arms.ok()) return arms.status();
   std::map<std::string, std::string> references;
   for (const TomlValue& arm : *arms) {
-    const std::string *name = TextOf(arm, "name"), *reference = TextOf(arm, "reference");
+    const std::string *name = FindAs<std::string>(arm, "name"),
+                      *reference = FindAs<std::string>(arm, "reference");
     if (name != nullptr && reference != nullptr) references[*name] = *reference;
   }
   return references;
@@ -75,7 +70,7 @@ absl::StatusOr<std::set<std::string>> PlannedHeldOut(const std::string& plan_tex
   if (!arms.ok()) return arms.status();
   std::set<std::string> held_out;
   for (const TomlValue& arm : *arms) {
-    const std::string* name = TextOf(arm, "name");
+    const auto* name = FindAs<std::string>(arm, "name");
     if (name != nullptr && Find(arm, "held_out") != nullptr) held_out.insert(*name);
   }
   return held_out;
@@ -83,8 +78,7 @@ absl::StatusOr<std::set<std::string>> PlannedHeldOut(const std::string& plan_tex
 
 std::optional<double> PlannedTargetLoss(const std::string& plan_text) {
   const absl::StatusOr<TomlValue> plan = ParseToml(plan_text, "plan");
-  const TomlValue* found = plan.ok() ? Find(*plan, "plan.target_loss_nat") : nullptr;
-  const double* value = found == nullptr ? nullptr : std::get_if<double>(&found->value);
+  const double* value = plan.ok() ? FindAs<double>(*plan, "plan.target_loss_nat") : nullptr;
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 

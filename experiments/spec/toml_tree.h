@@ -52,8 +52,13 @@ absl::Status SetByPath(TomlValue& root, std::string_view path, TomlValue leaf);
 // Lays `over` on `base`: tables are merged, all else is replaced.
 void Merge(TomlValue& base, const TomlValue& over);
 
-// The value at "a.b", or nullptr.
+// The value at "a.b", or nullptr; the same where it is of this kind.
 const TomlValue* Find(const TomlValue& root, std::string_view path);
+template <typename T>
+const T* FindAs(const TomlValue& root, std::string_view path) {
+  const TomlValue* found = Find(root, path);
+  return found == nullptr ? nullptr : std::get_if<T>(&found->value);
+}
 
 // Removes the leaf at "a.b" if it is there.
 void Erase(TomlValue& root, std::string_view path);
