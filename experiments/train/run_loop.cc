@@ -14,13 +14,12 @@
 #include "experiments/train/boundary_codecs.h"
 #include "experiments/train/clocked_steps.h"
 #include "experiments/train/error_windows.h"
-#include "experiments/train/forgiving_writes.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/rank_events.h"
+#include "experiments/train/saving.h"
 #include "experiments/train/stillness.h"
 #include "experiments/train/trace_recorder.h"
 #include "plugin/core/clock.h"
-#include "pp_group/state/checkpoint_writer.h"
 
 namespace longhaul {
 namespace {
@@ -62,22 +61,6 @@ bool Diverged(const std::vector<StepReport>& reports, bool elastic) {
   return not_finite > 0 && (!elastic || finite == 0);
 }
 
-// What writes checkpoints.
-struct Saving {
-  ForgivingWrites forgiving;
-  CheckpointWriter writer;
-  absl::Duration copying = absl::ZeroDuration();  // of states, in which training stands still
-
-  explicit Saving(const RunLoopOptions& options)
-      : writer(
-            options.checkpoint_directory, options.checkpoints_kept,
-            [] { return MonotonicClock().Now(); },
-            options.membership == nullptr
-                ? CheckpointWriter::WriteFile(WriteCheckpoint)
-                : [this](const std::string& directory, const Checkpoint& checkpoint,
-                         int64_t keep) { return forgiving.Write(directory, checkpoint, keep); }) {}
-};
-
 // A checkpoint, which is written while training goes on, and what had been counted by then, so that
 // a resumed run can count on from there. When ranks pass the gate, each has the file of the
 // checkpoint before.
@@ -110,19 +93,6 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
   return sink.status();
 }
 
-// Checkpoints that could not be written where groups come and go; the first of them.
-absl::Status TellUnwritten(Saving& saving, const LocalTelemetry& rank, EventSink& sink) {
-  absl::Status first;
-  for (const auto& [step, why] : saving.forgiving.TakeFailures()) {
-    if (first.ok()) first = why;
-    EmitFault(
-        {.what = FaultKind::kDiskFull,
-         .where = {.kind = FaultPlace::Kind::kWorker, .group = rank.group, .stage = rank.stage}},
-        step, "no checkpoint: " + std::string(why.message().substr(0, 300)), sink);
-  }
-  return first;
-}
-
 // Of an outer step with a keeper, or of one that left a group out; by one process of all.
 absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank,
                             const RunLoopOptions& options, EventSink& sink) {
@@ -143,120 +113,159 @@ absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank
   return absl::OkStatus();
 }
 
-// How long files took to write, and how long training stood still for them.
-void EmitWriting(Saving& saving, int rank, EventSink& sink) {
-  const CheckpointWriter::Times times = saving.writer.times();
-  if (times.written == 0) return;
-  sink.Emit({{"event", "fact"},
-             {"key", absl::StrCat("checkpoints_of_rank_", rank)},
-             {"value", absl::StrFormat("%d written, the longest in %.3f s; training stood still "
-                                       "%.3f s to copy states, %.3f s for the one before",
-                                       times.written, Seconds(times.longest),
-                                       Seconds(saving.copying), Seconds(times.waited))}});
+// The loop over steps of one process, and what it tells of them.
+class Training {
+ public:
+  Training(Trainer& trainer, const std::vector<LocalTelemetry>& all_ranks,
+           const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
+           FdEventSink& sink)
+      : trainer_(trainer),
+        all_ranks_(all_ranks),
+        options_(options),
+        stillness_(stillness),
+        saving_(saving),
+        sink_(sink),
+        errors_(options.steps) {
+    for (const LocalTelemetry& r : all_ranks) codec_time_[{r.rank, r.life}] = CodecTimeOf(r);
+  }
+  absl::Status ToTheEnd();
+
+ private:
+  const std::vector<LocalTelemetry>& ranks() const {
+    return options_.membership == nullptr ? all_ranks_ : options_.membership->ranks();
+  }
+  bool CheckpointIsDue() const {
+    return options_.checkpoint_every > 0 && trainer_.step() % options_.checkpoint_every == 0 &&
+           trainer_.step() < options_.steps;
+  }
+  absl::Status Save(const std::vector<LocalTelemetry>& ranks) {
+    return SaveAndCount(trainer_, ranks, options_, stillness_, saving_, sink_);
+  }
+  absl::Status Step();
+  absl::Status TellTimes(const std::vector<StepReport>& reports, absl::Duration begin);
+  absl::Status TellStep(const std::vector<StepReport>& reports);
+  absl::Status AfterStep(const std::vector<StepReport>& reports);
+  absl::Status Stop();
+
+  Trainer& trainer_;
+  const std::vector<LocalTelemetry>& all_ranks_;
+  const RunLoopOptions& options_;
+  StillnessMeter& stillness_;
+  Saving& saving_;
+  FdEventSink& sink_;
+  CodecTimes codec_time_;           // by rank and life
+  std::map<int, int64_t> clipped_;  // by rank
+  WindowedErrors errors_;
+};
+
+absl::Status Training::ToTheEnd() {
+  const int64_t begun = trainer_.step();
+  // The others, who handed the state over, write theirs and wait for this one.
+  if (options_.joins && CheckpointIsDue()) {
+    if (absl::Status s = Save(all_ranks_); !s.ok()) return s;
+  }
+  while (trainer_.step() < options_.steps) {
+    if (absl::Status s = Step(); !s.ok()) return s;
+  }
+  if (options_.trains) EmitClipping(clipped_, trainer_.step() - begun, sink_);
+  if (absl::Status s = trainer_.FinishSends(); !s.ok()) return s;
+  const absl::Status written = saving_.writer.Finish();
+  (void)TellUnwritten(saving_, all_ranks_.front(), sink_);
+  EmitWriting(saving_, all_ranks_.front().rank, sink_);
+  return written;
 }
 
-absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_ranks,
-                   const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
-                   FdEventSink& sink) {
-  CodecTimes codec_time;  // by rank and life
-  for (const LocalTelemetry& r : all_ranks) codec_time[{r.rank, r.life}] = CodecTimeOf(r);
-  std::map<int, int64_t> clipped;  // by rank
-  Membership* const membership = options.membership;
-  CheckpointWriter& writer = saving.writer;
-  const int64_t begun = trainer.step();
-  WindowedErrors errors(options.steps);
-  const auto due = [&] {
-    return options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0 &&
-           trainer.step() < options.steps;
-  };
-  // The others, who handed the state over, write theirs and wait for this one.
-  if (options.joins && due()) {
-    absl::Status s = SaveAndCount(trainer, all_ranks, options, stillness, saving, sink);
+absl::Status Training::Step() {
+  const int64_t step = trainer_.step() + 1;
+  if (options_.capture) options_.capture->BeginStep(step);
+  if (options_.codecs) options_.codecs->BeginStep(step);
+  if (options_.membership != nullptr) {
+    if (absl::Status s = options_.membership->BeforeStep(trainer_, step); !s.ok()) return s;
+  }
+  if (options_.trace != nullptr) options_.trace->BeginStep(step);
+  const absl::Duration begin = MonotonicClock().Now();
+  const absl::StatusOr<std::vector<StepReport>> reports = trainer_.Step();
+  // A lossy boundary codec refuses NaN and Inf before the loss can show them.
+  if (absl::IsOutOfRange(reports.status())) {
+    return absl::OutOfRangeError(absl::StrCat("diverged in step ", trainer_.step() + 1, ": ",
+                                              std::string(reports.status().message())));
+  }
+  if (!reports.ok()) return reports.status();
+  if (options_.membership != nullptr) options_.membership->AfterStep(*reports);
+  if (absl::Status s = TellTimes(*reports, begin); !s.ok()) return s;
+  if (absl::Status s = TellStep(*reports); !s.ok()) return s;
+  return AfterStep(*reports);
+}
+
+// On the simulated clock, where the run has one, and to its trace.
+absl::Status Training::TellTimes(const std::vector<StepReport>& reports, absl::Duration begin) {
+  TraceRecorder* const trace = options_.trace.get();
+  const bool traced = trace != nullptr && trace->wanted();
+  if (options_.clocked != nullptr) {
+    std::vector<TraceSpan> spans;
+    absl::Status s = options_.clocked->After(ranks(), reports, traced ? &spans : nullptr);
     if (!s.ok()) return s;
+    if (traced) trace->Add(std::move(spans));
+  } else if (traced) {
+    trace->AddStep(ranks(), trainer_.step(), begin, MonotonicClock().Now());
   }
-  while (trainer.step() < options.steps) {
-    if (options.capture) options.capture->BeginStep(trainer.step() + 1);
-    if (options.codecs) options.codecs->BeginStep(trainer.step() + 1);
-    if (membership != nullptr) {
-      absl::Status s = membership->BeforeStep(trainer, trainer.step() + 1);
-      if (!s.ok()) return s;
-    }
-    TraceRecorder* const trace = options.trace.get();
-    if (trace != nullptr) trace->BeginStep(trainer.step() + 1);
-    const bool traced = trace != nullptr && trace->wanted();
-    const absl::Duration begin = MonotonicClock().Now();
-    absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
-    const std::vector<LocalTelemetry>& ranks =
-        membership == nullptr ? all_ranks : membership->ranks();
-    // A lossy boundary codec refuses NaN and Inf before the loss can show them.
-    if (absl::IsOutOfRange(reports.status())) {
-      return absl::OutOfRangeError(absl::StrCat("diverged in step ", trainer.step() + 1, ": ",
-                                                std::string(reports.status().message())));
-    }
-    if (!reports.ok()) return reports.status();
-    if (membership != nullptr) membership->AfterStep(*reports);
-    if (options.clocked != nullptr) {
-      std::vector<TraceSpan> spans;
-      absl::Status s = options.clocked->After(ranks, *reports, traced ? &spans : nullptr);
-      if (!s.ok()) return s;
-      if (traced) trace->Add(std::move(spans));
-    } else if (traced) {
-      trace->AddStep(ranks, trainer.step(), begin, MonotonicClock().Now());
-    }
-    if (traced) trace->EndStep(trainer.step(), sink);
-    EmitSteps(*reports, ranks, options.clocked, codec_time, sink);
-    if (options.codecs) {
-      for (const CodecSwitchRow& s : options.codecs->Take()) {
-        EmitRow("codec_switch", ranks.front().rank, s, sink);
-      }
-    }
-    EmitErrors(trainer.step(), ranks, errors, sink);
-    if (options.capture) {
-      if (absl::Status s = options.capture->EndStep(); !s.ok()) return s;
-    }
-    std::map<int, bool> clips;  // by rank, of any of its stages
-    for (const StepReport& r : *reports) {
-      for (const LocalTelemetry& rank : ranks) {
-        if (rank.group != r.group || rank.stage != r.stage) continue;
-        clips[rank.rank] |= r.clipped_groups > 0;
-      }
-    }
-    for (const auto& [rank, scaled] : clips) clipped[rank] += scaled;
-    if (!sink.status().ok()) return sink.status();
-    const StepReport& first = reports->front();
-    if (first.outer_synced && !first.members.empty()) {
-      absl::Status s = AfterOuterStep(trainer, first, ranks.front().rank, options, sink);
-      if (!s.ok()) return s;
-      // Everybody has the others' deltas: what has been counted has crossed, whoever is lost next.
-      if (membership != nullptr) {
-        for (const LocalTelemetry& r : ranks) EmitCrossings(r, /*checkpoint=*/0, sink);
-      }
-    }
-    if (Diverged(*reports, membership != nullptr)) {
-      return absl::OutOfRangeError(
-          absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
-    }
-    if (absl::Status s = writer.Poll(); !s.ok()) return s;
-    (void)TellUnwritten(saving, ranks.front(), sink);
-    if (trainer.step() < options.steps && options.stop_asked && options.stop_asked()) {
-      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, saving, sink);
-      if (s.ok()) s = writer.Finish();
-      if (s.ok()) s = TellUnwritten(saving, ranks.front(), sink);
-      if (!s.ok()) return s;
-      return absl::CancelledError(
-          absl::StrCat(kAskedToStop, trainer.step(), ", with a checkpoint"));
-    }
-    if (due()) {
-      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, saving, sink);
-      if (!s.ok()) return s;
+  if (traced) trace->EndStep(trainer_.step(), sink_);
+  return absl::OkStatus();
+}
+
+absl::Status Training::TellStep(const std::vector<StepReport>& reports) {
+  EmitSteps(reports, ranks(), options_.clocked, codec_time_, sink_);
+  if (options_.codecs) {
+    for (const CodecSwitchRow& s : options_.codecs->Take()) {
+      EmitRow("codec_switch", ranks().front().rank, s, sink_);
     }
   }
-  if (options.trains) EmitClipping(clipped, trainer.step() - begun, sink);
-  if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
-  const absl::Status written = writer.Finish();
-  (void)TellUnwritten(saving, all_ranks.front(), sink);
-  EmitWriting(saving, all_ranks.front().rank, sink);
-  return written;
+  EmitErrors(trainer_.step(), ranks(), errors_, sink_);
+  if (options_.capture) {
+    if (absl::Status s = options_.capture->EndStep(); !s.ok()) return s;
+  }
+  std::map<int, bool> clips;  // by rank, of any of its stages
+  for (const StepReport& r : reports) {
+    for (const LocalTelemetry& rank : ranks()) {
+      if (rank.group != r.group || rank.stage != r.stage) continue;
+      clips[rank.rank] |= r.clipped_groups > 0;
+    }
+  }
+  for (const auto& [rank, scaled] : clips) clipped_[rank] += scaled;
+  return sink_.status();
+}
+
+// The round, where the step ended one; divergence; checkpoints.
+absl::Status Training::AfterStep(const std::vector<StepReport>& reports) {
+  const StepReport& first = reports.front();
+  const bool comes_and_goes = options_.membership != nullptr;
+  if (first.outer_synced && !first.members.empty()) {
+    absl::Status s = AfterOuterStep(trainer_, first, ranks().front().rank, options_, sink_);
+    if (!s.ok()) return s;
+    // Everybody has the others' deltas: what has been counted has crossed, whoever is lost next.
+    if (comes_and_goes) {
+      for (const LocalTelemetry& r : ranks()) EmitCrossings(r, /*checkpoint=*/0, sink_);
+    }
+  }
+  if (Diverged(reports, comes_and_goes)) {
+    return absl::OutOfRangeError(
+        absl::StrCat("diverged: the loss of step ", trainer_.step(), " is not a number"));
+  }
+  if (absl::Status s = saving_.writer.Poll(); !s.ok()) return s;
+  (void)TellUnwritten(saving_, ranks().front(), sink_);
+  if (trainer_.step() < options_.steps && options_.stop_asked && options_.stop_asked()) {
+    return Stop();
+  }
+  return CheckpointIsDue() ? Save(ranks()) : absl::OkStatus();
+}
+
+// Cancelled, with a checkpoint; or why there is none.
+absl::Status Training::Stop() {
+  absl::Status s = Save(ranks());
+  if (s.ok()) s = saving_.writer.Finish();
+  if (s.ok()) s = TellUnwritten(saving_, ranks().front(), sink_);
+  if (!s.ok()) return s;
+  return absl::CancelledError(absl::StrCat(kAskedToStop, trainer_.step(), ", with a checkpoint"));
 }
 
 // Of the process whose first rank it names.
@@ -315,9 +324,9 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   PassPhase(options.phase_fd, "ready");
   stillness.Restart();
   EmitKernelCounters(options.interface, "ready", ranks, sink);
-  Saving saving(options);
+  Saving saving(options, [] { return MonotonicClock().Now(); });
   // A rank that failed tells it before its peers can miss it, and waits for nobody.
-  status = Train(trainer, ranks, options, stillness, saving, sink);
+  status = Training(trainer, ranks, options, stillness, saving, sink).ToTheEnd();
   if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
   EmitStillness(stillness, rank, options, sink);
