@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "experiments/run/lab_watch.h"
+#include "experiments/run/standstill.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "experiments/run/first_cause.h"
 #include "experiments/run/killed_by.h"
-#include "experiments/run/lab_watch.h"
+#include "experiments/run/standstill.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
 #include "netem/kernel/posix.h"

@@ -1,21 +1,65 @@
 #include "experiments/run/standstill.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
-
-#include <fmt/format.h>
+#include <vector>
 
 namespace longhaul {
 namespace {
 
-// proc(5): the state follows the name, which may have parentheses of its own.
-bool IsStopped(pid_t pid) {
-  std::string stat;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
-  const size_t name_end = stat.rfind(')');
-  return name_end != std::string::npos && stat.size() > name_end + 2 &&
-         (stat[name_end + 2] == 'T' || stat[name_end + 2] == 't');
+std::string ReadProc(pid_t pid, const char* file) {
+  std::ostringstream text;
+  text << std::ifstream("/proc/" + std::to_string(pid) + "/" + file).rdbuf();
+  return text.str();
+}
+
+// What follows the name in /proc/PID/stat: state, parent, ... The name may hold anything.
+std::istringstream AfterName(const std::string& stat) {
+  const size_t end = stat.rfind(')');
+  return std::istringstream(end == std::string::npos ? "" : stat.substr(end + 1));
+}
+
+std::vector<pid_t> ChildrenByScan(pid_t parent) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0) continue;
+    std::istringstream fields = AfterName(ReadProc(pid, "stat"));
+    char state = 0;
+    pid_t its_parent = 0;
+    if (fields >> state >> its_parent && its_parent == parent) children.push_back(pid);
+  }
+  return children;
+}
+
+// Of every thread of the process, in the order of their ids.
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
+  std::vector<pid_t> children;
+  std::error_code error;
+  bool told = false;
+  for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
+    std::ifstream list(task.path() / "children");
+    told = told || list.is_open();
+    for (pid_t pid; list >> pid;) children.push_back(pid);
+  }
+  if (!told) children = ChildrenByScan(parent);  // a kernel without CONFIG_PROC_CHILDREN
+  std::sort(children.begin(), children.end());
+  return children;
+}
+
+// The launcher gives it to every worker, before and after its exec.
+int RankOf(pid_t pid) {
+  const std::string environment = '\0' + ReadProc(pid, "environ");
+  const std::string name("\0RANK=", 6);
+  const size_t at = environment.find(name);
+  return at == std::string::npos ? -1 : std::atoi(environment.c_str() + at + name.size());
 }
 
 }  // namespace
@@ -53,11 +97,53 @@ std::optional<StandstillWatch::Standstill> StandstillWatch::Longest() const {
 }
 
 absl::Duration StoppedProcesses::StoppedFor(pid_t pid, absl::Duration now) {
-  if (!IsStopped(pid)) {
-    since_.erase(pid);
-    return absl::ZeroDuration();
+  const std::optional<char> state = StateLetter(ReadProc(pid, "stat"));
+  if (state && StandsStill(*state)) return now - since_.emplace(pid, now).first->second;
+  since_.erase(pid);
+  return absl::ZeroDuration();
+}
+
+std::optional<char> StateLetter(const std::string& stat) {
+  std::istringstream fields = AfterName(stat);
+  char state = 0;
+  if (fields >> state) return state;
+  return std::nullopt;
+}
+
+bool StandsStill(char state) { return state == 'T' || state == 't'; }
+
+LabWatch::LabWatch(pid_t first, Kind kind, absl::Duration interval)
+    : first_(first), kind_(kind), watch_(interval) {}
+
+std::optional<LabWatch::Finding> LabWatch::Look(absl::Duration now) {
+  std::map<pid_t, std::string> all;
+  if (kind_ == Kind::kOneProcess) {
+    all[first_] = "the run's process";
+  } else {
+    all[first_] = "the lab's keeper";
+    const std::vector<pid_t> inits = ChildrenOf(first_);
+    const std::vector<pid_t> bodies = inits.empty() ? inits : ChildrenOf(inits.front());
+    if (!inits.empty()) all[inits.front()] = "the lab's first process";
+    if (!bodies.empty()) {
+      all[bodies.front()] = "the lab's own process, which runs the links";
+      for (const pid_t worker : ChildrenOf(bodies.front())) all[worker] = "";
+    }
   }
-  return now - since_.emplace(pid, now).first->second;
+  watch_.Look(now);
+  std::map<pid_t, char> states;
+  for (const auto& [pid, who] : all) {
+    const std::optional<char> state = StateLetter(ReadProc(pid, "stat"));
+    if (!state) continue;
+    states[pid] = *state;
+    watch_.Saw(pid, StandsStill(*state));
+  }
+  const std::optional<StandstillWatch::Standstill> longest = watch_.Longest();
+  if (!longest) return std::nullopt;
+  const auto pid = static_cast<pid_t>(longest->who);
+  const std::string& who = all[pid];
+  const int rank = who.empty() ? RankOf(pid) : -1;
+  return Finding{pid, who.empty() && rank < 0 ? "a process of the lab" : who, rank, states[pid],
+                 longest->lasted};
 }
 
 }  // namespace longhaul

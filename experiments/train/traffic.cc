@@ -211,11 +211,6 @@ StageLayout LayoutOf(const RunSpec& spec, int64_t stage) {
                   static_cast<int>(spec.schedule.stages), spec.schedule.cuts);
 }
 
-int64_t OuterTurns(const RunSpec& spec) {
-  const OuterPlan plan = OuterPlanOf(spec);
-  return plan.AllExchanges();
-}
-
 std::optional<double> MessageBytes(const PlannedCrossing& crossing) {
   constexpr auto kHeader = static_cast<double>(kPacketHeaderBytes);
   if (crossing.direction != Direction::kOuter) {

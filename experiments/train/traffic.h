@@ -48,11 +48,6 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(
 // The parameters of a stage, as a rank holds them; where experts are spread, all hold as many.
 StageLayout LayoutOf(const RunSpec& spec, int64_t stage);
 
-// How many exchanges there are between the groups in the whole training, of all fragments together:
-// without any, after every H steps and after the last; in every step where gradients cross; 0 where
-// there is no outer step.
-int64_t OuterTurns(const RunSpec& spec);
-
 // Bytes of one message of this codec and shape, our packet header included: of a Gaussian tensor.
 // Most codecs have frames of one size; entropy-coded indices depend a little on the values. Where
 // the receiver adds differences, of the second message: the first of a channel is longer. Above 4 M

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "planning/simulator/simulate.h"
 #include "planning/simulator/profiles.h"
+#include "planning/simulator/simulate.h"
 
 namespace longhaul::simulator {
 namespace {

@@ -116,11 +116,6 @@ double LossSlope(double, double tokens) {
   return -kDataPower * kData * std::pow(tokens, -kDataPower);
 }
 
-double LossOfCompute(double compute, double tokens_per_parameter) {
-  const double parameters = std::sqrt(compute / (6 * tokens_per_parameter));
-  return Loss(parameters, tokens_per_parameter * parameters);
-}
-
 // Newton on ln(L - 1.8172) over ln C: a sum of two falling exponentials of nearly one power is
 // nearly a line there, so a few rounds reach the last bits.
 double ComputeOfLoss(double loss, double tokens_per_parameter, double least, double most) {

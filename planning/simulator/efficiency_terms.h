@@ -11,8 +11,6 @@ namespace longhaul::simulator {
 double Loss(double parameters, double tokens);
 // dL/d ln D at that point, negative: nat per unit of ln D.
 double LossSlope(double parameters, double tokens);
-// The loss of compute C (FLOP) spent at D = r N: N = sqrt(C/(6r)).
-double LossOfCompute(double compute, double tokens_per_parameter);
 
 // The compute that reaches `loss` at D = r N, clamped to least..most (FLOP). The law is monotone.
 double ComputeOfLoss(double loss, double tokens_per_parameter, double least, double most);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planning/simulator/scenario.h"
 #include "planning/simulator/profiles.h"
+#include "planning/simulator/scenario.h"
 
 namespace longhaul::simulator {
 

@@ -264,10 +264,6 @@ Outcome Simulate(const Scenario& s) {
   return out;
 }
 
-double LongestRunYears(double hardware, double software, double investment) {
-  return 1 / ((hardware + software + investment) * std::log(10.0));
-}
-
 double MeanSyncRate(const Outcome& out) {
   return out.replicas > 1 ? out.payload_bits / out.outer_time : 0;
 }

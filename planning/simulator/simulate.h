@@ -34,10 +34,6 @@ double BitsPerValue(Precision precision);
 // more: PP-Group; else one pipeline over the WAN.
 Outcome Simulate(const Scenario& scenario);
 
-// Longest run worth starting when hardware, software and investment grow by these orders of
-// magnitude per year: 1/(sum ln 10), in years.
-double LongestRunYears(double hardware, double software, double investment);
-
 // Mean rate of exchanges, bit/s, one direction; and the share of an exchange that is RTT.
 double MeanSyncRate(const Outcome& outcome);
 double LatencyShare(const Scenario& scenario, const Outcome& outcome);

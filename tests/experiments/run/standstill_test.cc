@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "experiments/run/lab_watch.h"
-
 namespace longhaul {
 namespace {
 

@@ -1,4 +1,5 @@
 #include "experiments/train/traffic.h"
+#include "experiments/spec/outer_of_spec.h"
 
 #include <map>
 #include <tuple>
@@ -179,8 +180,8 @@ TEST(PlanCrossings, AnOuterMessageIsItsLengthsAndFrames) {
 
 TEST(PlanCrossings, DataParallelGroupsMeetInEveryStep) {
   const RunSpec spec = SpecOf({"outer.algorithm=dp", "outer.inner_steps=0"});
-  EXPECT_EQ(OuterTurns(spec), 23);
-  EXPECT_EQ(OuterTurns(SpecOf({"outer.groups=1", "outer.inner_steps=0"})), 0);
+  EXPECT_EQ(OuterPlanOf(spec).AllExchanges(), 23);
+  EXPECT_EQ(OuterPlanOf(SpecOf({"outer.groups=1", "outer.inner_steps=0"})).AllExchanges(), 0);
 }
 
 // Experts that are spread do not cross as gradients, and a rank holds its share of them.
