@@ -28,7 +28,7 @@ absl::StatusOr<PriceCodecs> PriceCodecs::Make(const std::vector<std::string>& na
   return codecs;
 }
 
-absl::StatusOr<CrossingCount> PriceCodecs::Cross(size_t codec, uint64_t seed, Shape shape,
+absl::StatusOr<BoundaryCount> PriceCodecs::Cross(size_t codec, uint64_t seed, Shape shape,
                                                  std::span<const float> x, std::span<float> y) {
   const Codec& coder = *codecs_[codec];
   frame_.resize(std::max(frame_.size(), coder.MaxFrameBytes(shape, DType::kF32)));
@@ -42,7 +42,7 @@ absl::StatusOr<CrossingCount> PriceCodecs::Cross(size_t codec, uint64_t seed, Sh
   const absl::Status decoded =
       coder.Decode(std::span(frame_).first(*bytes), nullptr, {y.data(), DType::kF32, shape});
   if (!decoded.ok()) return named(decoded);
-  CrossingCount count{.bits = 8.0 * static_cast<double>(*bytes),
+  BoundaryCount count{.bits = 8.0 * static_cast<double>(*bytes),
                       .elements = static_cast<double>(shape.elements()),
                       .tensors = 1};
   for (size_t i = 0; i < x.size(); ++i) {

@@ -26,7 +26,7 @@ class PriceCodecs {
 
   // x: [shape] f32 -> y: what the receiver has of it. `seed`: of codecs that draw. InvalidArgument
   // with the codec's name: NaN or Inf in x.
-  absl::StatusOr<CrossingCount> Cross(size_t codec, uint64_t seed, Shape shape,
+  absl::StatusOr<BoundaryCount> Cross(size_t codec, uint64_t seed, Shape shape,
                                       std::span<const float> x, std::span<float> y);
 
  private:

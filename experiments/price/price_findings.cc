@@ -57,7 +57,7 @@ RowValues InTextOrder(const RowValues& x, const std::vector<int64_t>& windows) {
 }
 
 double BitsOf(const PriceSeen& seen, const PriceArm& arm) {
-  CrossingCount all;
+  BoundaryCount all;
   for (const PricedCrossing& crossing : arm) all += seen.forward.at(crossing);
   return all.bits_per_element();
 }

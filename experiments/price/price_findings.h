@@ -42,8 +42,8 @@ struct PriceSeen {
   PriceArms arms;
   std::vector<int64_t> windows = {};   // [rows]: where a row lies in the text, in rows
   std::vector<RowValues> losses = {};  // [arm][rows], nat/token
-  std::map<PricedCrossing, CrossingCount> forward = {};   // of tensors before which nothing was
-  std::map<PricedCrossing, CrossingCount> backward = {};  // compressed
+  std::map<PricedCrossing, BoundaryCount> forward = {};   // of tensors before which nothing was
+  std::map<PricedCrossing, BoundaryCount> backward = {};  // compressed
   std::vector<RowValues> gradient_nmse = {}, gradient_cosine = {};  // [GradientsOf][gradient rows]
 };
 
@@ -51,7 +51,7 @@ struct PriceSeen {
 struct BoundaryPrice {
   PricedCrossing crossing;
   Measured delta;  // nat/token
-  CrossingCount count;
+  BoundaryCount count;
 };
 
 // A codec at all cuts together.

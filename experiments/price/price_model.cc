@@ -50,7 +50,7 @@ struct PriceModel::Pass {
     const Shape shape = {static_cast<uint64_t>(x.size(0)), static_cast<uint64_t>(x.size(1))};
     const uint64_t key =
         FoldSeed({seed, static_cast<uint64_t>(crossing.block), backward ? 1ULL : 0ULL});
-    const absl::StatusOr<CrossingCount> count =
+    const absl::StatusOr<BoundaryCount> count =
         codecs->Cross(crossing.codec, key, shape, Values(x),
                       {received.data_ptr<float>(), static_cast<size_t>(received.numel())});
     if (!count.ok()) {

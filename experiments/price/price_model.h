@@ -34,7 +34,7 @@ struct GradientError {
 // What a caller may want to hear while a row is priced; empty: not.
 struct PriceWatch {
   // `exact`: the tensor is that of the uncompressed model, nothing before it was compressed.
-  std::function<void(const PricedCrossing&, bool backward, bool exact, const CrossingCount&)>
+  std::function<void(const PricedCrossing&, bool backward, bool exact, const BoundaryCount&)>
       crossed;
   std::function<void(const PassWork&)> worked;  // forward passes since the last call
 };

@@ -68,13 +68,13 @@ struct PassWork {
 PassWork WorkOf(const PassNode& root, int64_t blocks);
 
 // What became of one tensor at a boundary, or of several together.
-struct CrossingCount {
+struct BoundaryCount {
   double bits = 0;  // of the frames, headers included
   double elements = 0;
   double squared_error = 0, squared_norm = 0;  // ||x - y||^2, ||x||^2
   int64_t tensors = 0;
 
-  CrossingCount& operator+=(const CrossingCount& other) {
+  BoundaryCount& operator+=(const BoundaryCount& other) {
     bits += other.bits;
     elements += other.elements;
     squared_error += other.squared_error;

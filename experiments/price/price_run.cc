@@ -79,7 +79,7 @@ absl::Status Pricing::PriceRows(PriceSeen& seen) {
   seen.losses.assign(seen.arms.all().size(), {});
   const PriceWatch watch{
       .crossed =
-          [&](const PricedCrossing& crossing, bool, bool exact, const CrossingCount& count) {
+          [&](const PricedCrossing& crossing, bool, bool exact, const BoundaryCount& count) {
             if (exact) seen.forward[crossing] += count;
           },
       .worked = [this](const PassWork& work) { Worked(work); }};
@@ -103,7 +103,7 @@ absl::Status Pricing::Gradients(PriceSeen& seen) {
   seen.gradient_cosine.assign(arms.size(), {});
   const PriceWatch watch{.crossed =
                              [&](const PricedCrossing& crossing, bool backward, bool exact,
-                                 const CrossingCount& count) {
+                                 const BoundaryCount& count) {
                                if (backward && exact) seen.backward[crossing] += count;
                              },
                          .worked = [this](const PassWork& work) { Worked(work); }};
