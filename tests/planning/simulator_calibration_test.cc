@@ -8,8 +8,8 @@
 
 #include "planning/simulator/calibration_file.h"
 #include "planning/simulator/conclusions.h"
-#include "planning/simulator/simulate.h"
 #include "planning/simulator/profiles.h"
+#include "planning/simulator/simulate.h"
 #include "planning/simulator/transfer.h"
 
 namespace longhaul::simulator {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "planning/simulator/simulate.h"
 #include "planning/simulator/profiles.h"
+#include "planning/simulator/simulate.h"
 #include "tests/planning/simulator_testing.h"
 
 namespace longhaul::simulator {

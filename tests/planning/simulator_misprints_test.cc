@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "planning/simulator/efficiency_terms.h"
-#include "planning/simulator/simulate.h"
 #include "planning/simulator/profiles.h"
+#include "planning/simulator/simulate.h"
 #include "tests/planning/simulator_testing.h"
 
 namespace longhaul::simulator {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "planning/simulator/conclusions.h"
-#include "planning/simulator/simulate.h"
 #include "planning/simulator/profiles.h"
+#include "planning/simulator/simulate.h"
 
 namespace longhaul::simulator {
 namespace {

@@ -1,8 +1,8 @@
 // Golden rows of PP-Group DiLoCo: every printed column, and the flat runs beside them.
 #include <gtest/gtest.h>
 
-#include "planning/simulator/simulate.h"
 #include "planning/simulator/profiles.h"
+#include "planning/simulator/simulate.h"
 #include "tests/planning/simulator_testing.h"
 
 namespace longhaul::simulator {

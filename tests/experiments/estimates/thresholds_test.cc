@@ -9,8 +9,8 @@
 #include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/forecast.h"
 #include "experiments/estimates/interval.h"
-#include "experiments/estimates/training_advice.h"
 #include "experiments/estimates/step_time_summary.h"
+#include "experiments/estimates/training_advice.h"
 
 namespace longhaul {
 namespace {
