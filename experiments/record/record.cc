@@ -1,4 +1,4 @@
-// Opening and locks. Plans are in record_plans.cc, the life of a run in record_life.cc; rows go in
+// Opening and locks. Plans and the life of a run are in record_life.cc; rows go in
 // and out in record_writes.cc and record_queries.cc.
 #include "experiments/record/record.h"
 

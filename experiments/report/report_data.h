@@ -30,7 +30,7 @@ CsvRows LossesCsv(const CampaignAnalysis& a);  // one row per run that has a fin
 CsvRows ArmsCsv(const CampaignAnalysis& a);    // one row per arm and evaluation
 CsvRows JointCsv(const CampaignAnalysis& a);   // one row per codec and evaluation
 CsvRows DepthCsv(const CampaignAnalysis& a);   // points of each depth model's curve
-// In report_diloco.cc: one row per cell of M, H and outer codec, with what a planner assumes.
+// In report_curves.cc: one row per cell of M, H and outer codec, with what a planner assumes.
 CsvRows DilocoCsv(const CampaignAnalysis& a);
 Table StepTimesTable(const std::vector<StepTime>& times);  // and of the page
 
