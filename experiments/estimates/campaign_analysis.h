@@ -113,9 +113,10 @@ struct CampaignAnalysis {
   // Of a paired difference, pooled over controls and arms with a q. Arms with the bits of their
   // reference do not count: they have no noise to show.
   double sd_delta_nat = 0;
-  double rho = 0;                        // 1 - sd_delta^2 / (2 sigma^2)
-  std::string git_revision;              // of all runs: "1a2b, 3c4d" where they are of several
-  std::vector<std::string> builds = {};  // in what the runs' builds and machines differ (comparability.h)
+  double rho = 0;            // 1 - sd_delta^2 / (2 sigma^2)
+  std::string git_revision;  // of all runs: "1a2b, 3c4d" where they are of several
+  std::vector<std::string> builds =
+      {};  // in what the runs' builds and machines differ (comparability.h)
   Findings findings = {};
   DilocoFindings diloco = {};
   CampaignAnalysis() = default;
