@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "experiments/train/event_stream.h"
-#include "experiments/train/memory_disk.h"
 #include "experiments/train/phase_gate.h"
+#include "experiments/train/temporary_folder.h"
 #include "plugin/core/clock.h"
 #include "pp_group/c10d_status.h"
 

@@ -10,7 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "absl/status/statusor.h"
-#include "experiments/price/price_crossing.h"
+#include "experiments/price/price_input.h"
 #include "experiments/price/price_plan.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/model_weights.h"

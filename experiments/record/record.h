@@ -12,11 +12,31 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "experiments/record/disk_reserve.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/record/sqlite.h"
 
 namespace longhaul {
+
+// Some room of a disk, kept in a file without a name so that it goes with its process. Given up
+// when the disk is full, it lets a record's last words be written: how a run ended.
+class DiskReserve {
+ public:
+  DiskReserve() = default;
+  DiskReserve(DiskReserve&& other) noexcept;
+  DiskReserve& operator=(DiskReserve&& other) noexcept;
+  ~DiskReserve();
+
+  // Takes `bytes` on the disk of `folder`, unless it is held already. ResourceExhausted: the disk
+  // has no such room. OK without a reserve where the file system cannot keep one.
+  absl::Status Take(const std::string& folder, int64_t bytes);
+
+  // Gives the room back to the disk, also while other processes have inherited the file. False:
+  // there was none.
+  bool Release();
+
+ private:
+  int fd_ = -1;
+};
 
 constexpr char kRecordFile[] = "longhaul.sqlite";
 
@@ -156,6 +176,9 @@ class Record {
   std::set<int64_t> locked_;  // runs that this object writes
   DiskReserve reserve_;
 };
+
+// Now, "2026-03-01T12:34:56.789Z": for records, never for durations.
+std::string UtcNow();
 
 // Where runs go: the record of `folder`, made where there is none, its dead runs settled, and the
 // experiment in it, found or begun.

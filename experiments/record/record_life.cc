@@ -7,10 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/record/record.h"
-#include "experiments/record/utc.h"
 
 namespace longhaul {
 namespace {
@@ -251,6 +252,10 @@ absl::StatusOr<int> Record::SettleDeadRuns() {
     ++settled;
   }
   return settled;
+}
+
+std::string UtcNow() {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
 }
 
 absl::StatusOr<OpenedExperiment> OpenExperiment(const std::string& folder,

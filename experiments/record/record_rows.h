@@ -40,7 +40,7 @@ inline constexpr char kStillShareFact[] = "still_share", kCoreWaitShareFact[] = 
 inline constexpr char kHeldOutInTrainingFact[] = "held_out_windows_in_training",
                       kEpochsFact[] = "epochs";
 // Of every run that trains: the unigram entropy of the tokens that it is evaluated on, nat
-// (train/byte_frequencies.h).
+// (train/spec_corpus.h).
 inline constexpr char kUnigramFact[] = "held_out_unigram_nat";
 // Of a run with a simulated clock: on what links and machine its seconds are.
 inline constexpr char kSimulatedClockFact[] = "simulated_clock";

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "experiments/record/utc.h"
+#include "experiments/record/record.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_curves.h"
-#include "experiments/report/report_pareto.h"
+#include "experiments/report/report_data.h"
 #include "experiments/report/report_sections.h"
 
 namespace longhaul {

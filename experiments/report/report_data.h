@@ -37,4 +37,16 @@ Table StepTimesTable(const std::vector<StepTime>& times);  // and of the page
 // "within 0.10", "beyond 0.10" or "no verdict" in its colour.
 Cell ResidualBadge(const ResidualVerdict& verdict);
 
+// Which points no other one beats: none has both figures at most as large and one of them smaller.
+struct LossAt {
+  double cost, loss_nat;
+};
+std::vector<bool> ParetoFront(const std::vector<LossAt>& points);
+
+// What each arm of a campaign ends at and costs, means over its runs: arm, role, seeds, loss_nat (held
+// out, codec off) with its t interval, and time_s (of the simulated clock, at the end), message_bytes
+// (all that crossed), memory_bytes (of the largest rank, as planned), each with whether the arm is on
+// the front of the loss over it. Arms and references that have a loss; an empty cell: not known.
+absl::StatusOr<CsvRows> ParetoCsv(const Record& record, const CampaignAnalysis& a);
+
 }  // namespace longhaul

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compressors/isa.h"
-#include "experiments/record/utc.h"
+#include "experiments/record/record.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/train/event_stream.h"
 

@@ -8,8 +8,8 @@
 #include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/compute_table.h"
-#include "experiments/spec/group_schedule.h"
 #include "experiments/spec/program_table.h"
+#include "experiments/spec/round_plan.h"
 #include "experiments/spec/spec.h"
 #include "pp_group/outer/outer_rules.h"
 

@@ -9,12 +9,25 @@
 #include "compressors/numbers/noise.h"
 #include "experiments/record/count_events.h"
 #include "experiments/train/clocked_steps.h"
-#include "experiments/train/memory_disk.h"
 #include "plugin/core/packet.h"
 #include "pp_group/memory/memory_limit.h"
 
 namespace longhaul {
 namespace {
+
+// The most memory that this process has had to itself, in bytes: its peak resident size without the
+// pages of files (libraries, token files), which the kernel may drop and processes share. Where
+// pages of files came after the peak, less than the most by those. nullopt: no /proc.
+std::optional<int64_t> PeakPrivateBytes() {
+  std::ifstream status("/proc/self/status");
+  int64_t peak_kib = -1, file_kib = -1;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) peak_kib = std::stoll(line.substr(6));
+    if (line.starts_with("RssFile:")) file_kib = std::stoll(line.substr(8));
+  }
+  if (peak_kib < 0 || file_kib < 0) return std::nullopt;
+  return (peak_kib - file_kib) * 1024;
+}
 
 StepRow RowOfStep(const StepReport& r, const CodecTime& before, const CodecTime& now) {
   return {.step = r.step,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -88,6 +91,17 @@ TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
   close(lock_fd_);
+}
+
+absl::Status MountMemoryDisk(const std::string& folder, const std::string& options) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::InternalError(absl::StrCat("make ", folder, ": ", strerror(errno)));
+  }
+  if (mount("longhaul", folder.c_str(), "tmpfs", 0, options.c_str()) != 0) {
+    return absl::InternalError(
+        absl::StrCat("mount a disk in memory (", options, ") at ", folder, ": ", strerror(errno)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace longhaul

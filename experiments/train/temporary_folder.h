@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
@@ -30,5 +31,10 @@ class TemporaryFolder {
   const std::string path_;
   const int lock_fd_;
 };
+
+// Mounts a disk in memory at `folder`, which is made where it is not there, in this process's own
+// mount namespace: gone with the process, however it ends. A node's alone: anybody else's mounts
+// are left alone. `options`: of tmpfs, as "size=4k,mode=0700". Internal: with the path.
+absl::Status MountMemoryDisk(const std::string& folder, const std::string& options);
 
 }  // namespace longhaul

@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/group_schedule.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/round_plan.h"
 #include "planning/scale/hindrances.h"

@@ -5,7 +5,7 @@ cd "${1:?usage: clocks.sh REPO}" || exit 2
 reads='absl::Now\b|clock_gettime|(steady|system|high_resolution)_clock|gettimeofday|\btime\((nullptr|NULL|0)\)|__rdtsc|GetCurrentTimeNanos|MonotonicClock\('
 # Commands, labs and processes; what hands the clock down (in_process, worker); what measures links, transports and
 # time-outs; the hour of a record.
-may='^(experiments/(command/|launch/|run/|elastic/)|experiments/train/(in_process|worker|run_loop|stillness|temporary_folder)\.cc|experiments/record/utc\.cc|netem/|plugin/(core/(clock|node|loopback/hub)\.|backend/|swarm/))'
+may='^(experiments/(command/|launch/|run/|elastic/)|experiments/train/(in_process|worker|run_loop|stillness|temporary_folder)\.cc|experiments/record/record_life\.cc|netem/|plugin/(core/(clock|node|loopback/hub)\.|backend/|swarm/))'
 # Of those that may, the rooms that are arithmetic.
 never='^(netem/(topology|queues)/|plugin/swarm/transfer_time|plugin/core/(packet|coding|counter_table))'
 found=$(grep -rnE "$reads" --include='*.cc' --include='*.h' --include='*.cu' --include='*.cuh' compressors netem plugin \

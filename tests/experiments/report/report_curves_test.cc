@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/time_to_loss.h"
-#include "experiments/report/report_pareto.h"
+#include "experiments/report/report_data.h"
 #include "tests/experiments/record/synthetic_record.h"
 #include "tests/experiments/spec/specs.h"
 

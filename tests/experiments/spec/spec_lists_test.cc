@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/spec/campaign.h"
-#include "experiments/spec/group_schedule.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/round_plan.h"
 #include "experiments/spec/timing_grid.h"
 #include "experiments/spec/toml_tree.h"
 #include "tests/experiments/spec/specs.h"

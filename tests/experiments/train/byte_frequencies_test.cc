@@ -1,4 +1,4 @@
-#include "experiments/train/byte_frequencies.h"
+#include "experiments/train/spec_corpus.h"
 
 #include <cmath>
 #include <vector>
