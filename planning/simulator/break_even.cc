@@ -47,7 +47,7 @@ absl::StatusOr<double> TargetOf(Draft draft, const BreakEven& search, double val
   ResultRow row;
   row.scenario = *scenario;
   row.outcome = Simulate(*scenario);
-  return FindTableColumn(search.target)->get(row, {.threshold = 1, .best = row.outcome.local});
+  return FindTableColumn(search.target)->Get(row, {.threshold = 1, .best = row.outcome.local});
 }
 
 // The draft of the [[scenario]] that is to be beaten, with the first value of every list.

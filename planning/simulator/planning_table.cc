@@ -123,7 +123,7 @@ PlanningCells::PlanningCells(const ScenarioFile& of, std::vector<ResultRow> all)
     for (const std::string& name : file.table.columns) {
       const TableColumn& column = *FindTableColumn(name);  // as the reader has checked
       cells[i].push_back(
-          CellOf(column, column.get(rows[i], context), PublishedAt(file.table, name, i)));
+          CellOf(column, column.Get(rows[i], context), PublishedAt(file.table, name, i)));
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "planning/simulator/table_columns.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include <fmt/format.h>
@@ -53,96 +54,76 @@ constexpr std::string_view kCompute = "{:.2e}", kFactor = "{:.3f}", kCount = "{:
                            kTenths = "{:.1f}", kSize = "{:.4g}";
 
 constexpr TableColumn kTableColumns[] = {
-    {"nodes", "nodes", kCount,
-     [](const Row& r, const Context&) { return static_cast<double>(r.scenario.nodes); }},
-    {"gpus", "devices", kCount,
+    {"nodes", "nodes", kCount, "nodes"},
+    {"gpus", "devices", kCount, "", 1,
      [](const Row& r, const Context&) {
        return static_cast<double>(r.scenario.nodes) * static_cast<double>(r.scenario.devices);
      }},
-    {"gpus_per_node", "devices a node", kCount,
-     [](const Row& r, const Context&) { return static_cast<double>(r.scenario.devices); }},
-    {"petaflops", "PFLOP/s a node", "{:.2f}",
+    {"gpus_per_node", "devices a node", kCount, "devices_per_node"},
+    {"petaflops", "PFLOP/s a node", "{:.2f}", "", 1,
      [](const Row& r, const Context&) { return r.scenario.peak_flops / 1e15; }},
-    {"memory_gb", "GB a node", kCount,
+    {"memory_gb", "GB a node", kCount, "", 1,
      [](const Row& r, const Context&) { return r.scenario.memory_bytes / 1e9; }},
-    {"state_gb", "state, GB", kCount,
+    {"state_gb", "state, GB", kCount, "", 1,
      [](const Row& r, const Context&) { return r.outcome.state_bytes / 1e9; }},
-    {"h100_equivalents", "H100 a node", kTenths,
-     [](const Row& r, const Context&) { return r.outcome.h100_equivalents; }},
-    {"cost_musd", "cost, M$", kTenths,
-     [](const Row& r, const Context&) { return r.outcome.cost / 1e6; }},
-    {"cost_busd", "cost, B$", "{:.2f}",
-     [](const Row& r, const Context&) { return r.outcome.cost / 1e9; }},
-    {"years", "years", "{:g}",
+    {"h100_equivalents", "H100 a node", kTenths, "h100_equivalents"},
+    {"cost_musd", "cost, M$", kTenths, "cost_usd", 1e6},
+    {"cost_busd", "cost, B$", "{:.2f}", "cost_usd", 1e9},
+    {"years", "years", "{:g}", "", 1,
      [](const Row& r, const Context&) { return r.scenario.wall_clock / kYearSeconds; }},
-    {"wan_mbps", "WAN, Mbit/s", "{:g}",
+    {"wan_mbps", "WAN, Mbit/s", "{:g}", "", 1,
      [](const Row& r, const Context&) { return r.scenario.wan_up / 1e6; }},
-    {"wan_rtt_ms", "RTT, ms", "{:g}",
+    {"wan_rtt_ms", "RTT, ms", "{:g}", "", 1,
      [](const Row& r, const Context&) { return r.scenario.wan_rtt * 1e3; }},
-    {"parameters_b", "P, B", kSize,
-     [](const Row& r, const Context&) { return r.outcome.parameters / 1e9; }},
-    {"active_b", "active, B", kSize,
-     [](const Row& r, const Context&) { return r.outcome.active_parameters / 1e9; }},
-    {"stages", "S", kCount,
-     [](const Row& r, const Context&) { return static_cast<double>(r.outcome.stages); }},
-    {"groups", "G", kCount,
-     [](const Row& r, const Context&) { return static_cast<double>(r.outcome.groups); }},
-    {"payload_gb", "exchange, GB", kSize,
-     [](const Row& r, const Context&) { return r.outcome.payload_bits / 8e9; }},
-    {"compute_seconds", "T_c, s", kTenths,
+    {"parameters_b", "P, B", kSize, "parameters", 1e9},
+    {"active_b", "active, B", kSize, "active_parameters", 1e9},
+    {"stages", "S", kCount, "stages"},
+    {"groups", "G", kCount, "groups"},
+    {"payload_gb", "exchange, GB", kSize, "payload_bits", 8e9},
+    {"compute_seconds", "T_c, s", kTenths, "", 1,
      [](const Row& r, const Context&) { return r.outcome.compute_time; }},
-    {"expert_seconds", "T_EP, s", kTenths,
+    {"expert_seconds", "T_EP, s", kTenths, "", 1,
      [](const Row& r, const Context&) { return r.outcome.expert_time; }},
-    {"step_seconds", "T_step, s", "{:.3f}",
-     [](const Row& r, const Context&) { return r.outcome.step_time; }},
-    {"sync_seconds", "T_sync, s", kTenths,
-     [](const Row& r, const Context&) { return r.outcome.sync_time; }},
-    {"engine_step_seconds", "engine T_step, s", "{:.3f}",
+    {"step_seconds", "T_step, s", "{:.3f}", "step_seconds"},
+    {"sync_seconds", "T_sync, s", kTenths, "sync_seconds"},
+    {"engine_step_seconds", "engine T_step, s", "{:.3f}", "", 1,
      [](const Row& r, const Context&) { return EngineTimesOf(r.scenario, r.outcome).step; }},
-    {"engine_sync_seconds", "engine T_sync, s", kTenths,
+    {"engine_sync_seconds", "engine T_sync, s", kTenths, "", 1,
      [](const Row& r, const Context&) { return EngineTimesOf(r.scenario, r.outcome).sync; }},
-    {"step_over_engine", "T_step / engine", "{:.2f}",
+    {"step_over_engine", "T_step / engine", "{:.2f}", "", 1,
      [](const Row& r, const Context&) {
        return r.outcome.step_time / EngineTimesOf(r.scenario, r.outcome).step;
      }},
-    {"sync_over_engine", "T_sync / engine", "{:.2f}",
+    {"sync_over_engine", "T_sync / engine", "{:.2f}", "", 1,
      [](const Row& r, const Context&) {
        return r.outcome.sync_time / EngineTimesOf(r.scenario, r.outcome).sync;
      }},
-    {"outer_minutes", "outer, min", kTenths,
-     [](const Row& r, const Context&) { return r.outcome.outer_time / 60; }},
-    {"sync_mbps", "mean Mbit/s each way", "{:.2f}",
-     [](const Row& r, const Context&) { return MeanSyncRate(r.outcome) / 1e6; }},
-    {"latency_percent", "RTT, % of a sync", "{:.4f}",
+    {"outer_minutes", "outer, min", kTenths, "outer_seconds", 60},
+    {"sync_mbps", "mean Mbit/s each way", "{:.2f}", "sync_rate_bit_s", 1e6},
+    {"latency_percent", "RTT, % of a sync", "{:.4f}", "", 1,
      [](const Row& r, const Context&) { return 100 * LatencyShare(r.scenario, r.outcome); }},
-    {"overhead_percent", "experts, %", kTenths,
+    {"overhead_percent", "experts, %", kTenths, "", 1,
      [](const Row& r, const Context&) { return 100 * r.outcome.overhead; }},
-    {"bubble_percent", "bubble, %", kTenths,
+    {"bubble_percent", "bubble, %", kTenths, "", 1,
      [](const Row& r, const Context&) { return 100 * r.outcome.bubble; }},
-    {"inner_steps", "H", kCount,
-     [](const Row& r, const Context&) { return static_cast<double>(r.outcome.inner_steps); }},
-    {"regional_cycles", "H_R", kCount,
-     [](const Row& r, const Context&) { return static_cast<double>(r.outcome.regional_cycles); }},
-    {"effective_steps", "H_eff", "{:.2f}",
-     [](const Row& r, const Context&) { return r.outcome.effective_steps; }},
-    {"eta_h", "eta_H", kFactor, [](const Row& r, const Context&) { return r.outcome.eta_h; }},
-    {"eta_c", "eta_c", kFactor, [](const Row& r, const Context&) { return r.outcome.eta_c; }},
-    {"eta_r", "eta_r", kFactor, [](const Row& r, const Context&) { return r.outcome.eta_r; }},
-    {"eta_act", "eta_act", kFactor, [](const Row& r, const Context&) { return r.outcome.eta_act; }},
-    {"eta", "eta", kFactor, [](const Row& r, const Context&) { return r.outcome.eta; }},
-    {"c_raw", "C_raw", kCompute, [](const Row& r, const Context&) { return r.outcome.raw; }},
-    {"c_local", "C_local", kCompute, [](const Row& r, const Context&) { return r.outcome.local; }},
-    {"chi", "chi", kFactor, [](const Row& r, const Context&) { return r.outcome.chi; }},
-    {"c_quality", "C_quality", kCompute,
-     [](const Row& r, const Context&) { return r.outcome.quality; }},
-    {"times_threshold", "x threshold", kTenths,
+    {"inner_steps", "H", kCount, "inner_steps"},
+    {"regional_cycles", "H_R", kCount, "regional_cycles"},
+    {"effective_steps", "H_eff", "{:.2f}", "effective_steps"},
+    {"eta_h", "eta_H", kFactor, "eta_h"},
+    {"eta_c", "eta_c", kFactor, "eta_c"},
+    {"eta_r", "eta_r", kFactor, "eta_r"},
+    {"eta_act", "eta_act", kFactor, "eta_act"},
+    {"eta", "eta", kFactor, "eta"},
+    {"c_raw", "C_raw", kCompute, "c_raw"},
+    {"c_local", "C_local", kCompute, "c_local"},
+    {"chi", "chi", kFactor, "chi"},
+    {"c_quality", "C_quality", kCompute, "c_quality"},
+    {"times_threshold", "x threshold", kTenths, "", 1,
      [](const Row& r, const Context& c) { return r.outcome.local / c.threshold; }},
-    {"percent_of_best", "% of best", kCount,
+    {"percent_of_best", "% of best", kCount, "", 1,
      [](const Row& r, const Context& c) { return 100 * r.outcome.local / c.best; }},
-    {"tokens_t", "tokens, T", kTenths,
-     [](const Row& r, const Context&) { return r.outcome.tokens / 1e12; }},
-    {"allocation_ratio", "D/(rP)", kTenths,
-     [](const Row& r, const Context&) { return r.outcome.overtraining; }},
+    {"tokens_t", "tokens, T", kTenths, "tokens", 1e12},
+    {"allocation_ratio", "D/(rP)", kTenths, "tokens_over_allocation"},
 };
 
 }  // namespace
@@ -152,7 +133,13 @@ EngineTimes EngineTimesOf(const Scenario& s, const Outcome& out) {
   return {Step(s, out), Sync(s, out)};
 }
 
-std::span<const TableColumn> TableColumns() { return kTableColumns; }
+double TableColumn::Get(const ResultRow& row, const TableContext& context) const {
+  if (own != nullptr) return own(row, context);
+  for (const Quantity& q : Quantities()) {
+    if (q.name == quantity) return q.get(row) / unit;
+  }
+  std::abort();  // a column of no quantity
+}
 
 const TableColumn* FindTableColumn(std::string_view name) {
   for (const TableColumn& column : kTableColumns) {

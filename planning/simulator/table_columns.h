@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -37,9 +36,11 @@ struct TableColumn {
   std::string_view name;  // "cost_musd"
   std::string_view head;  // "cost, M$"
   std::string_view form;  // of a value that nobody published: "1.75e25", "0.858", as fmt says it
-  double (*get)(const ResultRow& row, const TableContext& context);
+  std::string_view quantity;  // of Quantities(), in units of `unit`; "": `own` has it
+  double unit = 1;
+  double (*own)(const ResultRow& row, const TableContext& context) = nullptr;
+  double Get(const ResultRow& row, const TableContext& context) const;
 };
-std::span<const TableColumn> TableColumns();
 // nullptr: no such name.
 const TableColumn* FindTableColumn(std::string_view name);
 // "c_local, c_quality, ...": for messages.
