@@ -14,7 +14,7 @@
 #include "experiments/run/machine_check.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec.h"
-#include "experiments/train/export_weights.h"
+#include "experiments/train/weight_files.h"
 
 namespace longhaul {
 namespace {

@@ -13,7 +13,7 @@
 #include "experiments/command/output.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/estimates/step_time.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "pp_group/schedule/check.h"
 #include "pp_group/schedule/makespan.h"
 

@@ -10,8 +10,8 @@
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/contrast_findings.h"
+#include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/interval.h"
-#include "experiments/estimates/ln_eta.h"
 #include "experiments/estimates/seed_regression.h"
 #include "experiments/estimates/time_to_loss.h"
 

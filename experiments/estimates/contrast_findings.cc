@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/ln_eta.h"
+#include "experiments/estimates/efficiency.h"
 
 namespace longhaul {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/diloco_cells.h"
-#include "experiments/estimates/ln_eta.h"
+#include "experiments/estimates/efficiency.h"
 
 namespace longhaul {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/dose_response.h"
-#include "experiments/estimates/ln_eta.h"
+#include "experiments/estimates/efficiency.h"
 #include "experiments/spec/toml_tree.h"
 
 namespace longhaul {

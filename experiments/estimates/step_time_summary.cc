@@ -10,8 +10,7 @@
 
 #include "experiments/estimates/interval.h"
 #include "experiments/estimates/step_time.h"
-#include "experiments/spec/outer_of_spec.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 
 namespace longhaul {
 namespace {

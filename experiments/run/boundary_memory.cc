@@ -6,7 +6,7 @@
 
 #include "compressors/catalog.h"
 #include "experiments/spec/boundary_policy.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/schedule/check.h"

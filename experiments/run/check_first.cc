@@ -13,7 +13,6 @@
 
 #include <fmt/format.h>
 
-#include "experiments/run/gpu_memory.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/simulated_clock.h"

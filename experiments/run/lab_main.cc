@@ -16,9 +16,9 @@
 
 #include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
-#include "experiments/run/command_watch.h"
-#include "experiments/run/ending.h"
+#include "experiments/run/endings.h"
 #include "experiments/run/link_evidence.h"
+#include "experiments/run/standstill.h"
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"

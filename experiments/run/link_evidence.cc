@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "experiments/record/record_rows.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 
 namespace longhaul {
 

@@ -10,8 +10,7 @@
 
 #include "compressors/catalog.h"
 #include "experiments/run/boundary_memory.h"
-#include "experiments/spec/outer_of_spec.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/models/model_spec.h"

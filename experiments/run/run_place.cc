@@ -11,7 +11,7 @@
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/record/record.h"
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 
 namespace longhaul {
 namespace {

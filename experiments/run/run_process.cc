@@ -18,9 +18,9 @@
 #include <fmt/format.h>
 
 #include "experiments/launch/program_run.h"
-#include "experiments/run/command_watch.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/run/memory_plan.h"
+#include "experiments/run/standstill.h"
 #include "experiments/train/in_process.h"
 #include "netem/lab/lab.h"
 #include "plugin/core/clock.h"

@@ -8,8 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "experiments/run/first_cause.h"
-#include "experiments/run/killed_by.h"
+#include "experiments/run/endings.h"
 #include "experiments/run/standstill.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"

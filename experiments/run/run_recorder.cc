@@ -9,11 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "compressors/isa.h"
 #include "experiments/record/row_json.h"
-#include "experiments/run/crossing_ledger.h"
+#include "experiments/run/ledgers.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/run/run_place.h"
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/stillness.h"
 #include "plugin/core/clock.h"
 

@@ -11,8 +11,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/record/record.h"
-#include "experiments/run/crossing_ledger.h"
-#include "experiments/run/fault_ledger.h"
+#include "experiments/run/ledgers.h"
 #include "experiments/run/wire_bytes.h"
 #include "experiments/spec/spec.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_join.h"
 #include "experiments/record/row_json.h"
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "plugin/core/packet.h"
 

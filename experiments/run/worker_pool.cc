@@ -18,8 +18,8 @@
 
 #include "experiments/record/row_json.h"
 #include "experiments/run/checkpoint_folder.h"
-#include "experiments/run/ending.h"
-#include "experiments/run/gpu_memory.h"
+#include "experiments/run/endings.h"
+#include "experiments/run/machine_limits.h"
 #include "experiments/spec/files_table.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/event_stream.h"

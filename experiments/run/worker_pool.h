@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "experiments/elastic/group_lives.h"
-#include "experiments/run/killed_by.h"
+#include "experiments/run/endings.h"
 #include "experiments/run/link_faults.h"
 #include "experiments/run/standstill.h"
 #include "experiments/run/store_process.h"

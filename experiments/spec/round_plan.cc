@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 
 namespace longhaul {
 namespace {

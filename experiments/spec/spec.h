@@ -232,7 +232,7 @@ struct RunSpec {
     std::vector<double> forward_s, backward_s;  // per micro-batch; S of each, or none with flops
     double optimizer_s = 0;                     // per inner step
     // Of a simulated clock alone. In place of seconds: what a rank's device computes at most, and the
-    // share of it that training has (train/stage_seconds.h counts the model's operations).
+    // share of it that training has (train/model_of_spec.h counts the model's operations).
     double flops_per_s = 0, mfu = 0;
     std::vector<double> group_speed = {};  // of each group against the above; empty: all 1
     double memory_gb = std::numeric_limits<double>::infinity();  // of a rank's device

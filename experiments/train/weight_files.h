@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/spec/spec.h"
 #include "experiments/train/safetensors.h"
 #include "pp_group/data/mapped_file.h"
 
@@ -35,5 +37,13 @@ absl::Status WriteWeightIndex(const std::string& folder,
                               int64_t total_bytes);
 // "model-00001-of-00004.safetensors"; `index` from 0. "model.safetensors" where there is one.
 std::string WeightFileName(int index, int files);
+
+// Writes the weights of group 0 at the newest step that all its stages have in `checkpoints` (where
+// groups have just met, those of every group) as WriteModelWeights does. `spec` is the run's.
+// `folder` is new or empty, and a failure leaves
+// nothing there. AlreadyExists: it holds something; NotFound: no such step; DataLoss: a file is corrupt; InvalidArgument: checkpoints of another
+// model.
+absl::Status ExportWeights(const std::string& checkpoints, const RunSpec& spec,
+                           const std::string& folder);
 
 }  // namespace longhaul

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_split.h"
 #include "experiments/spec/link_time.h"
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
+#include "experiments/train/model_of_spec.h"
 #include "experiments/train/simulated_clock.h"
-#include "experiments/train/stage_seconds.h"
 #include "experiments/train/traffic.h"
 #include "planning/plan/link_matrix.h"
 #include "pp_group/outer/outer_rules.h"

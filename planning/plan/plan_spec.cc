@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "absl/strings/str_split.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/table_reader.h"
 #include "netem/topology/topology_file.h"
 #include "pp_group/outer/outer_rules.h"

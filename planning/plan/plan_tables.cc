@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/train/stage_seconds.h"
+#include "experiments/train/model_of_spec.h"
 
 namespace longhaul::plan {
 namespace {

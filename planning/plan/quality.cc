@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/estimates/ln_eta.h"
+#include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/reference_curve.h"
 #include "experiments/estimates/seed_regression.h"
 #include "planning/simulator/efficiency_terms.h"

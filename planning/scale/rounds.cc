@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/round_plan.h"
 #include "planning/scale/hindrances.h"
 

@@ -6,8 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/outer_of_spec.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 #include "netem/topology/topology_file.h"

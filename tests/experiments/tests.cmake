@@ -85,7 +85,7 @@ endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
   set(specs toml_tree table_reader spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table round_plan
-    outer_of_spec pipeline_of_spec
+    plans_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid
     known_names)

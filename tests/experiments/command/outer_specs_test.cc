@@ -8,7 +8,7 @@
 
 #include "experiments/record/record.h"
 #include "experiments/spec/known_names.h"
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/outer/outer_rules.h"
 #include "tests/experiments/command/command_line.h"

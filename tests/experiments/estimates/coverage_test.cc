@@ -8,7 +8,6 @@
 
 #include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/interval.h"
-#include "experiments/estimates/ln_eta.h"
 #include "tests/experiments/estimates/coverage_truths.h"
 
 namespace longhaul {

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/depth_ensemble.h"
+#include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/interval.h"
-#include "experiments/estimates/ln_eta.h"
 
 namespace longhaul {
 namespace {

@@ -13,7 +13,6 @@
 #include "experiments/estimates/depth_models.h"
 #include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/interval.h"
-#include "experiments/estimates/ln_eta.h"
 
 namespace longhaul {
 namespace {

@@ -1,5 +1,5 @@
 // What lives that follow each other have told of their crossings, as rows.
-#include "experiments/run/crossing_ledger.h"
+#include "experiments/run/ledgers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

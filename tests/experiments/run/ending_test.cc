@@ -1,5 +1,5 @@
 // When workers are killed that do not end by themselves, to the nanosecond: no process is started.
-#include "experiments/run/ending.h"
+#include "experiments/run/endings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

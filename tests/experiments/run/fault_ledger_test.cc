@@ -1,5 +1,5 @@
 // What each fault cost, from what workers and the lab tell in whatever order it comes.
-#include "experiments/run/fault_ledger.h"
+#include "experiments/run/ledgers.h"
 
 #include <map>
 

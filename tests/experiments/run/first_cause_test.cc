@@ -1,4 +1,4 @@
-#include "experiments/run/first_cause.h"
+#include "experiments/run/endings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What a run would take of each GPU of a machine, and what it is told of there.
-#include "experiments/run/gpu_memory.h"
+#include "experiments/run/machine_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

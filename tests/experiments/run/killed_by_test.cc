@@ -1,5 +1,5 @@
 // What is said of a killed process, with files of the kernel that the test writes.
-#include "experiments/run/killed_by.h"
+#include "experiments/run/endings.h"
 
 #include <csignal>
 #include <map>

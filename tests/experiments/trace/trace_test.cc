@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "experiments/trace/exposed_time.h"
 #include "experiments/trace/trace_span.h"
 
 namespace longhaul {

@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/record/record.h"
-#include "experiments/train/export_weights.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/safetensors.h"
+#include "experiments/train/weight_files.h"
 #include "pp_group/models/model.h"
 #include "pp_group/state/checkpoint.h"
 #include "tests/experiments/command/command_line.h"

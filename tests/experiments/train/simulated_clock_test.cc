@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_split.h"
 #include "experiments/spec/known_names.h"
-#include "experiments/train/stage_seconds.h"
+#include "experiments/train/model_of_spec.h"
 #include "tests/doc_table.h"
 #include "tests/experiments/spec/specs.h"
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "experiments/spec/known_names.h"
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/trace_steps.h"
-#include "experiments/trace/exposed_time.h"
+#include "experiments/trace/trace_span.h"
 #include "experiments/train/simulated_clock.h"
 
 namespace longhaul {

@@ -4,9 +4,9 @@
 
 #include <span>
 
-#include "experiments/train/export_weights.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
+#include "experiments/train/weight_files.h"
 #include "pp_group/state/checkpoint.h"
 #include "tests/experiments/command/command_line.h"
 

@@ -1,5 +1,5 @@
 #include "experiments/train/traffic.h"
-#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 
 #include <map>
 #include <tuple>

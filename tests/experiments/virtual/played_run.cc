@@ -21,9 +21,8 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/outer_of_spec.h"
-#include "experiments/spec/pipeline_of_spec.h"
-#include "experiments/train/stage_seconds.h"
+#include "experiments/spec/plans_of_spec.h"
+#include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "netem/kernel/netns.h"
 #include "plugin/core/packet.h"

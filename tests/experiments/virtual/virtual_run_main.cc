@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/known_names.h"
-#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/simulated_clock.h"
 #include "netem/lab/lab.h"
 #include "netem/topology/topology_file.h"

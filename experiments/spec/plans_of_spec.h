@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/spec/spec.h"
+#include "pp_group/outer/outer_plan.h"
 #include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
@@ -29,5 +30,20 @@ RefusedKey RefusedSchedule(const RunSpec& spec);
 
 // Which rank of its group holds each stage; stage s is on rank s where PipelineOf refuses.
 std::vector<int> RanksOfStages(const RunSpec& spec);
+
+class TableReader;
+
+// The outer step of a run as trainers take it, and when its groups meet over what: whoever counts
+// rounds, exchanges or their bytes asks the plan.
+OuterSpec ToOuterSpec(const RunSpec& spec);
+OuterPlan OuterPlanOf(const RunSpec& spec);
+// The spec's, or its outer algorithm's.
+std::string InnerOptimizerOf(const RunSpec& spec);
+
+// Figures of [outer] that the file leaves to its algorithm.
+void TakeOuterDefaults(TableReader& r, RunSpec& spec);
+
+// What keys of [outer], and of tables before it, must be to each other.
+void CheckOuterTable(TableReader& r, const RunSpec& spec);
 
 }  // namespace longhaul
