@@ -56,9 +56,11 @@ fi
 lap "shaped runs"
 
 title "(c) what does a crossing cost? 8-block byte GPT, S = 4 and 8, three paired seeds"
-# The first three of the spec's seeds: all that 0.995 can be told apart by at S = 8 in four minutes.
+# Three of the spec's seeds, four of its points on the reference curve and one control: what tells S = 8
+# from 0.995 in three minutes.
 $longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --accept-unresolved \
-  --set 'campaign.seeds=[1, 2, 3]'
+  --set 'campaign.seeds=[1, 2, 3]' --set 'campaign.budgets=[0.5, 0.7, 1.0, 1.1]' \
+  --set 'campaign.control_budgets=[0.85]'
 
 lap "campaign"
 

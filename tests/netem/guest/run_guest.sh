@@ -21,7 +21,10 @@ if [ "${1:-}" = --virtual ]; then
   kernel=${XDG_CACHE_HOME:-$HOME/.cache}/longhaul/virtual-kernel/linux
   [ -x "$kernel" ] || skip "no kernel that keeps virtual time in $kernel; scripts/virtual_kernel.sh builds it"
   words=(guest_clock=virtual time-travel=inf-cpu time-travel-start=1700000000000000000)
-  [ "${CLOCK:-}" = basic ] && words[1]=time-travel
+  if [ "${CLOCK:-}" = basic ]; then
+    words[1]=time-travel
+    echo "clock of the guest: basic, computing takes the time it takes here" >&2
+  fi
 else
   command -v linux.uml >/dev/null || skip "no linux.uml; apt-get install user-mode-linux kmod"
   ls -d /usr/lib/uml/modules/* >/dev/null 2>&1 || skip "no guest modules in /usr/lib/uml/modules"
