@@ -1,4 +1,4 @@
-// `diloco-x` (DiLoCoX, arXiv 2506.21263): the factors of powersgd.h with P and Q as int4-b64, error
+// `diloco-x` (DiLoCoX, arXiv 2506.21263): the factors of powersgd.cc with P and Q as int4-b64, error
 // feedback, and a rank that follows the tensor: r = ceil(mean over 8 rounds of exp(entropy of the
 // normalised column energies of Q)), between 1 and the largest rank up to 16 whose factors are less
 // than half of the tensor. All columns are followed, the r strongest are sent.

@@ -6,7 +6,7 @@
 //
 // Payload: mu and table, f32 x (1 + 2^k); then the codes, ceil(n k / 8) bytes. k bits per element +
 // 32 (2^k + 1). Sums for mu and
-// sigma (stat_moments.h) in the order of tree_sum.h; positions, and so a bin's sum, are whole
+// sigma (stat_encoder.h) in the order of tree_sum.h; positions, and so a bin's sum, are whole
 // numbers of units of step / 2^8 (2^15 for k = 8, stat_units.h), so its order does not matter.
 // InvalidArgument when a sum is beyond fp32.
 #include "compressors/families/factories.h"

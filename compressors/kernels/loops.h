@@ -6,7 +6,7 @@
 #include "compressors/numbers/mini_floats.h"
 #include "compressors/tensor.h"
 
-// The loops of loop_kernels.h. Each is a template on L, the lanes of the instruction set that the
+// The loops of kernels.h. Each is a template on L, the lanes of the instruction set that the
 // including file is compiled for, so no copy can reach another one; nothing here may call a
 // function that is not inlined by force. The compiler vectorises the loops; what it does not find
 // by itself is asked of L (lanes.h); lanes one wide have AtLeastMask and NotNegativeMask

@@ -4,7 +4,7 @@
 #include "compressors/kernels/prefetch.h"
 #include "compressors/kernels/sum_loops.h"
 
-// Signs as bits, with sums beside them, and back: loops of loop_kernels.h, as loops.h says.
+// Signs as bits, with sums beside them, and back: loops of kernels.h, as loops.h says.
 namespace longhaul {
 
 template <class L>

@@ -5,7 +5,7 @@
 #include "compressors/numbers/tree_sum.h"
 #include "compressors/tensor.h"
 
-// The sums of loop_kernels.h in the order of tree_sum.h, over lanes as loops.h says.
+// The sums of kernels.h in the order of tree_sum.h, over lanes as loops.h says.
 namespace longhaul {
 
 // Terms of the sums below, of one element or of a vector of them; L's F is float for one lane.

@@ -16,7 +16,7 @@
 namespace longhaul {
 
 // A way out of a lab. Every node has a second interface, gw0, which has no address of its own: what
-// leaves there has the node's own address, and what is between nodes never does (gateway_node.h).
+// leaves there has the node's own address, and what is between nodes never does (gateway.cc).
 // A relay outside the lab (relay.h) answers its frames and opens the sockets that they ask for, as
 // an ordinary program of the host. So nothing of the host's is changed: no forwarding, no NAT, no
 // device; and it needs no more rights than the lab itself. gw0 is not shaped.

@@ -69,7 +69,7 @@ struct StripFold {
 
 // Blocks of 16 to 128: a warp's strip of 256 elements is 2 to 16 whole blocks, a block belongs to
 // kBlock / 8 neighbouring threads, and what its scale is made of is folded by their shuffles, four
-// strips at once (strip_fold.h). x is read once.
+// strips at once (StripFold). x is read once.
 template <size_t kIndex, DType kType, Rounding kRounding>
 struct EncodeBlocksKernel {
   static constexpr BlockScheme kScheme = kBlockSchemes[kIndex];
