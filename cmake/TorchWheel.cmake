@@ -55,7 +55,7 @@ target_compile_definitions(longhaul_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLO
 # Nothing calls into libtorch itself: it brings libtorch_cuda, without which a program sees no GPU. Linkers drop
 # such a library where --as-needed is the default, as in Ubuntu.
 target_link_libraries(longhaul_torch INTERFACE
-  "-Wl,--push-state,--no-as-needed,${TORCH_ROOT}/lib/libtorch.so,--pop-state" torch_cpu torch_c10 Threads::Threads)
+  "-Wl,--push-state,--no-as-needed \"${TORCH_ROOT}/lib/libtorch.so\" -Wl,--pop-state" torch_cpu torch_c10 Threads::Threads)
 
 add_library(longhaul_torch_python INTERFACE)
 add_library(longhaul::torch_python ALIAS longhaul_torch_python)
