@@ -140,6 +140,10 @@ std::string OfSmallText(std::string spec) {
              : spec.replace(at, headers.size(), "source = \"text:" LONGHAUL_SMALL_TEXT "\"");
 }
 
+bool TrainedToTheEnd(const CommandResult& result) {
+  return result.exit_status == 0 || result.output.find("trained to the end") != std::string::npos;
+}
+
 std::string WhyNoLab() {
   static const CommandResult doctor = RunLonghaul({"doctor", "--lab"});
   return doctor.exit_status == 0 ? "" : doctor.output;

@@ -52,6 +52,11 @@ std::string OfSmallText(std::string spec);
 // probe for seconds a path before and after. The file's path, for net.profile.
 std::string LinksWithoutRates(const ScratchFolder& folder, int nodes);
 
+// Whether a run over links came to its end. A busy machine bends its links: with
+// net.out_of_bounds = "flag" such a run trains all the same, says that its times are no evidence,
+// and has status 1. For tests of what hangs on no link's figures.
+bool TrainedToTheEnd(const CommandResult& result);
+
 // Empty when this machine can shape links (root or user namespaces, tun or netem); else the reason.
 std::string WhyNoLab();
 
