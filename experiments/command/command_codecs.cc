@@ -23,6 +23,9 @@ struct CatalogueOptions {
 };
 
 absl::Status PrintCatalogue(const CatalogueOptions& wanted) {
+  if (std::vector<CodecSurvey> none; !wanted.sort.empty()) {  // before all are measured
+    if (absl::Status s = SortSurvey(wanted.sort, none); !s.ok()) return s;
+  }
   SurveyOptions options;
   options.names = wanted.names;
   options.now_s = [] { return absl::ToDoubleSeconds(MonotonicClock().Now()); };
@@ -31,9 +34,11 @@ absl::Status PrintCatalogue(const CatalogueOptions& wanted) {
   std::erase_if(*surveys, [&](const CodecSurvey& s) {
     return s.bits_per_element > wanted.max_bits || s.nmse[0] > wanted.max_error;
   });
-  if (!wanted.sort.empty()) {
-    if (absl::Status s = SortSurvey(wanted.sort, *surveys); !s.ok()) return s;
+  if (surveys->empty()) {
+    return absl::NotFoundError(fmt::format("no codec passes --max-bits {:g} and --max-error {:g}",
+                                           wanted.max_bits, wanted.max_error));
   }
+  if (!wanted.sort.empty()) SortSurvey(wanted.sort, *surveys).IgnoreError();
   fmt::print("{}",
              wanted.json ? SurveyJson(*surveys, options.isa) : FormatSurvey(*surveys, options.isa));
   return absl::OkStatus();

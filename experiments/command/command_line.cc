@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
@@ -84,6 +86,7 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
       before += " " + word;
       continue;
     }
+    if (at->get_require_subcommand_min() == 0) return "";  // such as codecs, which takes names too
     const std::string shown = word.substr(0, kShownBytes);
     const CLI::App* const near = *std::min_element(
         commands.begin(), commands.end(), [&](const CLI::App* a, const CLI::App* b) {
@@ -96,17 +99,74 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
+// The whole of `text` is a number of the type that --help names: INT, UINT or FLOAT. The parser itself
+// takes the nearest that there is for one that is too large, -1 as the largest UINT, and nan.
+bool IsNumber(const std::string& type, const std::string& text) {
+  errno = 0;
+  char* end = nullptr;
+  const char* const begin = text.c_str();
+  bool fits = true;
+  if (type == "FLOAT") {
+    fits = !std::isnan(std::strtod(begin, &end));
+  } else if (type == "UINT") {
+    std::strtoull(begin, &end, 0);
+    fits = errno == 0 && text.find('-') == std::string::npos;
+  } else {
+    std::strtoll(begin, &end, 0);
+    fits = errno == 0;
+  }
+  return fits && !text.empty() && end == begin + text.size();
+}
+
+// Gives every option of a number, of `app` and its commands, a check of what is typed.
+void CheckNumbers(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    const std::string named = option->get_type_name();
+    const std::string type = named.substr(0, named.find(':'));
+    if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
+    option->check([type](const std::string& text) -> std::string {
+      if (IsNumber(type, text)) return "";
+      const char* const want = type == "FLOAT"  ? "a number"
+                               : type == "UINT" ? "a whole number from 0"
+                                                : "a whole number";
+      return fmt::format("'{}' is not {}, or is too large", text, want);
+    });
+  }
+  for (CLI::App* command : app->get_subcommands([](CLI::App*) { return true; })) {
+    CheckNumbers(command);
+  }
+}
+
+// The command that was being read, as it is typed.
+std::string CommandOf(const CLI::App& app) {
+  std::string words = "longhaul";
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    words += " " + at->get_name();
+  }
+  return words;
+}
+
+// What the parser says, in one line as every other error.
+int Refuse(const CLI::ParseError& e, const std::string& command) {
+  std::string what = e.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  fmt::print(stderr, "longhaul: {}; {} --help says what there is\n", what, command);
+  return 2;
+}
+
 // Its exit status, before it is known whether what it printed arrived.
 int Parse(CLI::App& app, std::vector<std::string> words, const int* exit_status) {
   if (const std::string unknown = UnknownCommand(app, words); !unknown.empty()) {
     fmt::print(stderr, "{}", unknown);
     return 2;
   }
+  CheckNumbers(&app);
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     app.parse(words);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    return e.get_exit_code() == 0 ? app.exit(e) : Refuse(e, CommandOf(app));
   } catch (const std::system_error&) {
     // fmt throws where a stream takes no more. On stdout this is told below; anything else is not
     // ours to explain.

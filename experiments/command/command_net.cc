@@ -111,8 +111,9 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
       ->check(CLI::IsMember({"auto", "netem", "tap"}));
   command.add_option("--congestion-control", options->emulation.congestion_control,
                      "of the nodes' TCP (default: the system's)");
-  command.add_flag("!--no-slow-start-after-idle", options->emulation.slow_start_after_idle,
-                   "keep TCP's window over pauses");
+  command.add_flag_callback(
+      "--no-slow-start-after-idle", [options] { options->emulation.slow_start_after_idle = false; },
+      "keep TCP's window over pauses");
   command.add_option("--seed", options->emulation.seed, "of loss and jitter (tap)");
   // Words of `net set` for every path; units as there.
   for (const PathFigure& figure : PathFigureTable()) {

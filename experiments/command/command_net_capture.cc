@@ -89,7 +89,7 @@ void AddNetCaptureCommand(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<CaptureOptions>();
   CLI::App* capture = net.add_subcommand(
       "capture", "write what arrives over a path to a pcap file (for tcpdump -r, Wireshark)");
-  capture->add_option("lab", options->lab)->required();
+  capture->add_option("lab", options->lab, "its name, as `net list` has it")->required();
   capture
       ->add_option("path", options->path,
                    "'a>b': what arrives at b; 'a<>b': also what b sends to a, as b sends it")

@@ -238,7 +238,7 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   auto path = std::make_shared<std::string>();
   auto assignments = std::make_shared<std::vector<std::string>>();
   CLI::App* set = net.add_subcommand("set", "change paths while traffic flows");
-  set->add_option("lab", *lab)->required();
+  set->add_option("lab", *lab, "its name, as `net list` has it")->required();
   set->add_option("path", *path,
                   "'a>b', 'a<>b' for both directions, '*' for all; '*>b' from every node")
       ->required();
@@ -254,7 +254,7 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   auto ended = std::make_shared<std::string>();
   auto all = std::make_shared<bool>(false);
   CLI::App* down = net.add_subcommand("down", "end a lab and everything that runs in it");
-  down->add_option("lab", *ended);
+  down->add_option("lab", *ended, "its name, as `net list` has it");
   down->add_flag("--all", *all, "every lab of this user");
   down->callback([ended, all, exit_status] { *exit_status = Fail(Down(*ended, *all)); });
 }

@@ -102,7 +102,7 @@ void AddNetProbeCommand(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<ProbeOptions>();
   CLI::App* probe = net.add_subcommand(
       "probe", "measure every path against its figures; exit status 1 when one is out of bounds");
-  probe->add_option("lab", options->lab)->required();
+  probe->add_option("lab", options->lab, "its name, as `net list` has it")->required();
   probe->add_option("path", options->path, "only 'a>b', 'a<>b', 'a>*' (default: all)");
   probe->add_flag("--json", options->json, "for programs");
   probe->add_flag("--quick", options->quick, "round trips only");

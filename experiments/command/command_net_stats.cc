@@ -126,7 +126,7 @@ absl::Status Stats(const StatsOptions& options) {
 void AddNetStatsCommand(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<StatsOptions>();
   CLI::App* stats = net.add_subcommand("stats", "what every path carried, dropped and holds");
-  stats->add_option("lab", options->lab)->required();
+  stats->add_option("lab", options->lab, "its name, as `net list` has it")->required();
   stats->add_flag("--watch", options->watch, "a live table, until Ctrl-C or the lab's end");
   stats->add_flag("--json", options->json, "for programs; with --watch a line each time");
   stats->add_option("--interval", options->interval_s, "seconds (default: 1)");

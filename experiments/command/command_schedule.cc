@@ -156,10 +156,14 @@ absl::Status PositiveOption(const char* option, double value) {
 absl::StatusOr<RunSpec> ShapeSpec(const ShowOptions& o) {
   constexpr int64_t kMostStages = 1024, kMostActions = 1 << 16;
   if (o.stages < 1 || o.stages > kMostStages || o.microbatches < 1 ||
-      o.stages * o.microbatches > kMostActions) {
+      o.microbatches > kMostActions / o.stages) {
     return absl::InvalidArgumentError(fmt::format(
         "-S {} -M {}: want 1 to {} stages, 1 or more micro-batches and a product of at most {}",
         o.stages, o.microbatches, kMostStages, kMostActions));
+  }
+  if (o.depth < 0 || o.depth > kMostActions) {
+    return absl::InvalidArgumentError(
+        fmt::format("--depth {}: want 0 to {} micro-batches", o.depth, kMostActions));
   }
   RunSpec spec{};
   spec.schedule = {.kind = o.name, .stages = o.stages, .chunks = o.chunks, .depth = o.depth};

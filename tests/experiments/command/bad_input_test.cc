@@ -103,6 +103,45 @@ TEST(BadInput, AFolderOrAHugeFileIsNoFrame) {
   EXPECT_THAT(refused.output, HasSubstr("has 2147483648 bytes; at most 1073741824 are read"));
 }
 
+// The parser alone takes -1 as 2^64 - 1, what is too large as the largest, and nan.
+TEST(BadInput, ANumberThatIsNoneOrTooLargeIsOneLineWithTheOption) {
+  const std::vector<std::vector<std::string>> kCommands = {
+      {"net", "up", "continental-us", "--seed", "-1"},
+      {"net", "probe", "x", "--pings", "9223372036854775808"},
+      {"net", "stats", "x", "--interval", "nan"},
+      {"schedule", "show", "1f1b", "--depth", "1e308"},
+      {"net", "up", "--no-such-option"}};
+  for (const std::vector<std::string>& command : kCommands) {
+    const CommandResult result = RunLonghaul(command);
+    EXPECT_EQ(result.exit_status, 2) << result.output;
+    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+    const std::string own = "longhaul " + command[0] + " " + command[1] + " --help";
+    EXPECT_THAT(result.output, AllOf(testing::StartsWith("longhaul: "), HasSubstr(own)));
+    if (command.size() < 5 && command[1] == "up") continue;
+    EXPECT_THAT(result.output, AllOf(HasSubstr(command[command.size() - 2]),
+                                     HasSubstr("'" + command.back() + "' is not a")));
+  }
+  // A product that is more than 2^63, and a depth that is more than an int holds.
+  for (const auto& [option, value] :
+       {std::pair("-M", "9223372036854775807"), std::pair("--depth", "4294967297")}) {
+    const CommandResult result = RunLonghaul({"schedule", "show", "1f1b", option, value});
+    EXPECT_EQ(result.exit_status, 1) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr(value), HasSubstr("want ")));
+  }
+}
+
+TEST(BadInput, CodecsTakesNamesAndMeasuresNoneForNothing) {
+  const CommandResult one = RunLonghaul({"codecs", "int8-b64"});
+  EXPECT_EQ(one.exit_status, 0) << one.output;
+  EXPECT_THAT(one.output, AllOf(HasSubstr("int8-b64"), testing::Not(HasSubstr("int4-b64"))));
+  const CommandResult unknown = RunLonghaul({"codecs", "int7-b64"});
+  EXPECT_EQ(unknown.exit_status, 1);
+  EXPECT_THAT(unknown.output, HasSubstr("int8-b64"));
+  const CommandResult none = RunLonghaul({"codecs", "int8-b64", "--max-bits", "1"});
+  EXPECT_EQ(none.exit_status, 1);
+  EXPECT_THAT(none.output, HasSubstr("no codec passes --max-bits 1"));
+}
+
 TEST(BadInput, MissingFileIsNamed) {
   const CommandResult result = RunLonghaul({"run", "/no/such/spec.toml"});
   EXPECT_EQ(result.exit_status, 1);
