@@ -90,8 +90,10 @@ TEST_F(DilocoFindingsTest, AnotherGlobalBatchIsNoCell) {
   SyntheticWorld w;
   w.noise_nat = 1e-6;
   w.seeds = 5;
-  w.more_arms = Cell("local", 2, 10, "none", 16) +
-                Cell("lr", 2, 10, "none", 8, std::string(kUnsplit) + "train.lr = 1e-3\n");
+  // With the reference's warm-up, so that the batch alone sets it apart.
+  w.more_arms =
+      Cell("local", 2, 10, "none", 16, std::string(kUnsplit) + "train.warmup_steps = 10\n") +
+      Cell("lr", 2, 10, "none", 8, std::string(kUnsplit) + "train.lr = 1e-3\n");
   const CampaignAnalysis a = Analysed(w);
   EXPECT_THAT(a.diloco.cells, IsEmpty());
   EXPECT_THAT(a.diloco.factors, IsEmpty());
