@@ -9,6 +9,8 @@
 #   make test-torch       PyTorch's own distributed tests, on gloo and on longhaul, 3 and 4 ranks; some 10 minutes
 #   make test-virtual     the kernel's TCP over the lab's links in virtual time, beside the clock of simulated
 #                  runs; the first time it builds a kernel. Then 3 minutes; GRID=all: every profile and schedule, 15
+#   make test-systems     every spec of an outer algorithm or a boundary method whole: what it learns, its bytes, killed
+#                  and resumed, behind shaped links; 15 minutes
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
 #   make wheel     build, then a wheel in build/wheel that installs without a compiler beside the same torch
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
@@ -24,7 +26,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build wheel demo test test-torch test-faults test-links test-virtual test-mutations bench bench-backend bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build wheel demo test test-torch test-faults test-links test-virtual test-systems test-mutations bench bench-backend bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -63,6 +65,12 @@ test-faults:
 	@scripts/setup.sh test
 	@scripts/build.sh fault_suites
 	@scripts/test-faults.sh $(or $(N),20)
+
+# Every outer algorithm and boundary method by its spec, whole; ONLY=PATTERN: of GoogleTest's filter.
+test-systems:
+	@scripts/setup.sh test
+	@scripts/build.sh system_suites
+	@scripts/test-systems.sh $(ONLY)
 
 # ONLY=REGEX: only the faults whose file's name matches. What was seen is kept in build/mutations.
 test-mutations:

@@ -58,8 +58,11 @@ longhaul_test(experiments/run/processes_test.cc experiments/run/wire_bytes_test.
 longhaul_test(experiments/run/run_recorder_test.cc experiments/run/fault_ledger_test.cc experiments/elastic/group_lives_test.cc
   experiments/run/crossing_ledger_test.cc experiments/run/ending_test.cc experiments/run/link_evidence_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/run/link_fault_script_test.cc LIBS longhaul::experiments_run LABELS cpu)
-longhaul_test(experiments/command/outer_specs_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu TIMEOUT 300)
-longhaul_test(experiments/command/boundary_specs_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu TIMEOUT 300)
+longhaul_test_library(system_testing SRCS experiments/command/system_runs.cc LIBS command_testing longhaul::experiments_run)
+longhaul_test(experiments/command/outer_specs_test.cc LIBS system_testing LABELS cpu TIMEOUT 300)
+longhaul_test(experiments/command/boundary_specs_test.cc LIBS system_testing LABELS cpu TIMEOUT 300)
+# Their long form: scripts/test-systems.sh.
+add_custom_target(system_suites DEPENDS experiments_command_outer_specs_test experiments_command_boundary_specs_test)
 target_compile_definitions(experiments_command_boundary_specs_test PRIVATE LONGHAUL_LICENSE="${PROJECT_SOURCE_DIR}/LICENSE")
 longhaul_test(experiments/run/run_place_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/train/spec_files_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
