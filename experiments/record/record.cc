@@ -84,6 +84,9 @@ absl::Status CheckVersion(sqlite3* db, const std::string& file) {
   SqliteStatement version(db, "PRAGMA user_version");
   if (absl::StatusOr<bool> row = version.Step(); !row.ok()) return row.status();
   if (version.Integer(0) == kSchemaVersion) return absl::OkStatus();
+  if (version.Integer(0) == 0) {  // the disk was full, or what began it was killed at once
+    return absl::NotFoundError(fmt::format("open {}: nothing was written into it yet", file));
+  }
   return absl::FailedPreconditionError(
       fmt::format("open {}: schema version {}, this program reads {}", file, version.Integer(0),
                   kSchemaVersion));
@@ -115,6 +118,18 @@ absl::StatusOr<SqliteHandle> OpenToRead(const std::string& file) {
   if (SqliteExecute(db->get(), "PRAGMA user_version").ok()) return db;
   // A folder that we may not write has no room for the shared-memory file of WAL mode.
   return OpenDatabase("file:" + file + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+}
+
+// For the end of a message: "", or the first folder in `folder` by name that has a record.
+std::string RecordsBelow(const std::string& folder) {
+  std::error_code error;
+  std::string first;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().string();
+    if (!std::filesystem::exists(entry.path() / kRecordFile, error)) continue;
+    if (first.empty() || name < first) first = name;
+  }
+  return first.empty() ? "" : fmt::format("; {} has one", first);
 }
 
 struct flock RunByte(int64_t run, short type) {
@@ -187,8 +202,8 @@ absl::StatusOr<Record> Record::Open(const std::string& folder, Mode mode) {
   const std::string file = folder + "/" + kRecordFile;
   const std::string lock_file = folder + "/longhaul.lock";
   if (mode == Mode::kRead && access(file.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(
-        fmt::format("no record there: open {}: {}", file, std::strerror(errno)));
+    return absl::NotFoundError(fmt::format("no record there: open {}: {}{}", file,
+                                           std::strerror(errno), RecordsBelow(folder)));
   }
   if (mode == Mode::kWrite) {
     std::error_code error;

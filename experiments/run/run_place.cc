@@ -283,7 +283,7 @@ std::string HowToResume(const RunPlace& place, const RunSpec& spec, const absl::
       absl::IsFailedPrecondition(failure) || absl::IsInvalidArgument(failure)) {
     return "";
   }
-  if (!place.checkpoints) return "; run it again: this spec writes no checkpoints to go on from";
+  if (!place.checkpoints) return "; the next start is from step 1: this spec writes no checkpoints";
   const std::optional<int64_t> whole =
       place.checkpoints->NewestWholeStep(spec.schedule.stages, spec.outer.groups);
   const bool damaged =

@@ -258,15 +258,6 @@ TEST_F(RecordTest, DiskFullIsOneClearStatus) {
   EXPECT_THAT(*record.Steps(run), SizeIs(0));  // all or nothing
 }
 
-TEST_F(RecordTest, WhatIsNoRecordIsRefused) {
-  EXPECT_EQ(Record::Open(folder_, Record::Mode::kRead).status().code(),
-            absl::StatusCode::kNotFound);
-  std::filesystem::create_directories(folder_);
-  std::ofstream(folder_ + "/longhaul.sqlite") << std::string(4096, 'x');
-  EXPECT_EQ(Record::Open(folder_, Record::Mode::kWrite).status().code(),
-            absl::StatusCode::kDataLoss);
-}
-
 TEST_F(RecordTest, AttemptsAreCountedForEachArmAndSeed) {
   Record record = OpenToWrite();
   const int64_t e = Campaign(record);

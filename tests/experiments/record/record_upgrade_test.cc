@@ -1,10 +1,12 @@
-// Records of an earlier build that go on.
+// Records of an earlier build that go on, and files that are no record.
 #include <sqlite3.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <span>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "experiments/record/record.h"
@@ -58,6 +60,25 @@ TEST(RecordUpgrade, ARecordWithoutTheWordTiedLearnsItAndKeepsItsCrossings) {
   EXPECT_EQ((*crossings)[0].direction, Direction::kForward);
   EXPECT_EQ((*crossings)[0].message_bytes, 1150);
   EXPECT_EQ((*crossings)[1].direction, Direction::kTied);
+  std::filesystem::remove_all(folder);
+}
+
+// What is no record, its code and what is said of it.
+TEST(RecordUpgrade, WhatIsNoRecordIsRefusedAndAFolderOfRecordsNamesOne) {
+  const std::string folder = testing::TempDir() + "record_none_" + std::to_string(getpid());
+  std::filesystem::remove_all(folder);
+  const auto read = [&] { return Record::Open(folder, Record::Mode::kRead).status(); };
+  EXPECT_EQ(read().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(Record::Open(folder + "/b", Record::Mode::kWrite).ok());
+  ASSERT_TRUE(Record::Open(folder + "/a", Record::Mode::kWrite).ok());
+  EXPECT_THAT(std::string(read().message()), testing::EndsWith("; " + folder + "/a has one"));
+  // As a disk that was full at the first write leaves it.
+  std::ofstream(folder + "/longhaul.sqlite").flush();
+  EXPECT_EQ(read().code(), absl::StatusCode::kNotFound) << read();
+  EXPECT_THAT(std::string(read().message()), testing::HasSubstr("nothing was written"));
+  std::ofstream(folder + "/longhaul.sqlite") << std::string(4096, 'x');
+  EXPECT_EQ(Record::Open(folder, Record::Mode::kWrite).status().code(),
+            absl::StatusCode::kDataLoss);
   std::filesystem::remove_all(folder);
 }
 
