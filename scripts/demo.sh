@@ -65,8 +65,12 @@ $longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --acce
 lap "campaign"
 
 title "(d) reports"
+if [ -e "$results/shaped/longhaul.sqlite" ]; then
+  echo "links as probed, bytes as counted, step times, a loss curve per arm:"
+  $longhaul report "$results/shaped"
+fi
+echo "q per crossing against the assumed 0.995, and what it does to a planner's conclusions:"
 $longhaul report "$results/smoke"
-[ ! -e "$results/shaped/longhaul.sqlite" ] || $longhaul report "$results/shaped"
 printf '\ntook:\n'
 printf '%s\n' "${took[@]}"
 if [ ${#failed[@]} -gt 0 ]; then

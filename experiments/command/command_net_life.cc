@@ -204,7 +204,7 @@ void AddUp(CLI::App& net, int* exit_status) {
   AddLinkOptions(*up, options->links);
   up->add_option("--name", options->name, "the lab's name (default: the profile's or the file's)");
   up->add_flag("--gateway", options->gateway,
-               "nodes reach the host's network, beside the paths (docs/net-lab.md)");
+               "nodes reach the host's network, beside the paths (docs/net-lab-reference.md)");
   up->add_option("--forward", options->forwards,
                  "with --gateway: [ADDRESS:]HOST_PORT:NODE:PORT, a TCP port of the host's (without "
                  "an address: of its 127.0.0.1) that leads to a node's; may be given again")

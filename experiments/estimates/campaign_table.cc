@@ -89,7 +89,9 @@ std::string FamilyLines(const Family& family) {
                       family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()));
   text += fmt::format("  with the codec on at evaluation {}\n",
                       family.on ? WithInterval(family.on->q, 4) : family.on_note);
-  text += fmt::format("  8-stage pipelines keep eta_act >= 0.90: {}\n", EightStageVerdict(family));
+  const std::string verdict = EightStageVerdict(family);
+  text += fmt::format("  8-stage pipelines keep eta_act >= 0.90: {}{}\n", verdict,
+                      verdict == "flips" ? ", so by 0.995 a crossing, not by this q" : "");
   return text;
 }
 

@@ -219,7 +219,8 @@ std::string PlannerTable(const CampaignAnalysis& a) {
          "q "
          "= 0.995 uses &eta;<sub>act</sub> = q<sup>K</sup>, K = 2(S-1) with both directions "
          "compressed, S-1 with one. The last column judges \"8-stage "
-         "pipelines keep &eta;<sub>act</sub> &ge; 0.90\" over the whole interval.</p>" +
+         "pipelines keep &eta;<sub>act</sub> &ge; 0.90\" over the whole interval: unchanged; flips, so by the "
+         "assumed q and not by the measured one; undetermined.</p>" +
          HtmlTable({"codec forward / backward", "S", "&eta;<sub>act</sub> assumed",
                     "&eta;<sub>act</sub> measured", "from", "conclusion at S = 8"},
                    rows);
