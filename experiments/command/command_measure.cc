@@ -166,8 +166,8 @@ absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out
   if (!root.ok()) return root.status();
   absl::StatusOr<TimingGrid> grid = ReadTimingGrid(*root, CatalogNames());
   if (!grid.ok()) return grid.status();
-  if (absl::Status s = CheckCells(*grid); !s.ok()) return s;
   if (absl::Status s = PinFiles(grid->runs); !s.ok()) return s;
+  if (absl::Status s = CheckCells(*grid); !s.ok()) return s;
   const std::string results =
       arguments.results.empty() ? "results/" + grid->name : arguments.results;
   absl::StatusOr<OpenedExperiment> opened = OpenExperiment(
@@ -286,8 +286,8 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
   const std::string results =
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
   const PoolLimits limits = LimitsOf(arguments.jobs);
-  if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
   if (absl::Status s = PinFiles(campaign->runs); !s.ok()) return s;
+  if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
   auto frozen = FrozenFacts(*campaign);
   if (!frozen.ok()) return frozen.status();
   auto facts = CheckResolution(*campaign, results, arguments.accept_unresolved, out);

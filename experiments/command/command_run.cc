@@ -206,8 +206,11 @@ absl::Status CheckAll(const RunArguments& arguments, const std::string& arm, Run
   if (absl::Status s = PlaceFrom(spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckCapture(spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = AskForTrace(arguments, &spec); !s.ok()) return s;
-  if (absl::Status s = CheckFirst(ToBegin(spec, arguments.resume)); !s.ok()) return s;
-  return PinFiles(spec, arguments.resume ? kFilesOfResumed : kAllFiles);
+  // Files first: what else reads them says what is wrong without the key that names them.
+  if (absl::Status s = PinFiles(spec, arguments.resume ? kFilesOfResumed : kAllFiles); !s.ok()) {
+    return s;
+  }
+  return CheckFirst(ToBegin(spec, arguments.resume));
 }
 
 // Trains, records and shows one run that has its place in the record.

@@ -1,7 +1,6 @@
 #include "experiments/estimates/loss_file.h"
 
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "compressors/numbers/sha256.h"
+#include "netem/topology/text_file.h"
 
 namespace longhaul {
 namespace {
@@ -22,14 +22,11 @@ enum LossColumn { kArm, kRole, kCodecs, kStages, kCrossings, kSeed, kBudget, kTo
 }  // namespace
 
 absl::StatusOr<LossFile> ReadLossFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream read;
-  read << file.rdbuf();
-  const std::string text = read.str();
-  if (!file) return absl::NotFoundError(fmt::format("{}: cannot be read", path));
-  LossFile out{path, Sha256Hex(text), {}};
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  LossFile out{path, Sha256Hex(*text), {}};
   int line = 0;
-  std::istringstream lines(text);
+  std::istringstream lines(*text);
   for (std::string row; std::getline(lines, row);) {
     ++line;
     if (row.ends_with('\r')) row.pop_back();

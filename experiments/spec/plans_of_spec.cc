@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <numeric>
 #include <string>
 
@@ -10,6 +9,7 @@
 
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
+#include "netem/topology/text_file.h"
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/check.h"
 #include "pp_group/schedule/csv.h"
@@ -18,22 +18,20 @@ namespace longhaul {
 namespace {
 
 // Of as many actions as the largest run has, with room: each is at most "1023RECV_F65535,".
-constexpr size_t kMostBytes = size_t{64} << 20;
 
 absl::StatusOr<PipelineProgram> FromFile(const RunSpec& spec) {
   const std::string& path = spec.schedule.csv;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(fmt::format("schedule.csv: cannot read '{}'", path));
-  std::string text(kMostBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        fmt::format("schedule.csv: {}", std::string(text.status().message())));
+  }
   const auto bad = [&](const std::string& why) {
     return absl::InvalidArgumentError(fmt::format("schedule.csv: {}: {}", path, why));
   };
-  if (text.size() > kMostBytes) return bad("longer than 64 MiB");
-  const bool comms = text.find("SEND_") != std::string::npos;
+  const bool comms = text->find("SEND_") != std::string::npos;
   absl::StatusOr<PipelineProgram> read =
-      ParseScheduleCsv(text, comms ? CsvFormat::kComputeComms : CsvFormat::kComputeOnly);
+      ParseScheduleCsv(*text, comms ? CsvFormat::kComputeComms : CsvFormat::kComputeOnly);
   if (!read.ok()) return bad(std::string(read.status().message()));
   const PipelineProgram& program = *read;
   const PipelineShape want = ShapeOf(spec);

@@ -98,7 +98,10 @@ std::unique_ptr<SimulatedClock> SimulatedClock::Placed(const std::vector<int>& n
 absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec) {
   const absl::StatusOr<Topology> links =
       MeshNamed(spec.net.profile, static_cast<int>(spec.workers()));
-  if (!links.ok()) return links.status();
+  if (!links.ok()) {
+    return absl::Status(links.status().code(),
+                        fmt::format("net.profile: {}", std::string(links.status().message())));
+  }
   return Of(spec, *links);
 }
 
@@ -230,27 +233,35 @@ void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace)
   const auto begun = plan_.BegunAfter(step_);
   const bool last = plan_.gradients() || begun.back() == e;
   for (const std::vector<int>& meeting : plan_.Meetings(e)) {
-    for (int stage = 0; stage < program_.num_stages(); ++stage) {
-      const auto planned = exchange_bytes_.find({e.fragment, stage});
-      if (planned == exchange_bytes_.end()) continue;  // it has nothing of the fragment
-      const int64_t rank = program_.rank_of_stage[static_cast<size_t>(stage)];
+    for (int64_t rank = 0; rank < ranks_; ++rank) {
+      // What a rank's stages send to the same peer follows each other at once: one message.
+      std::vector<int> stages;
+      for (const int stage : program_.StagesOf(static_cast<int>(rank))) {
+        if (exchange_bytes_.contains({e.fragment, stage})) stages.push_back(stage);
+      }
+      if (stages.empty()) continue;  // it has nothing of the fragment
       for (const int from : meeting) {
-        const auto told = told_.find({from, stage});
-        const double frames = last && told != told_.end() ? told->second : planned->second.frames;
+        double bytes = 0;
+        for (const int stage : stages) {
+          const ExchangeBytes& planned = exchange_bytes_.at({e.fragment, stage});
+          const auto told = told_.find({from, stage});
+          bytes += planned.beside + (last && told != told_.end() ? told->second : planned.frames);
+        }
         for (const int to : meeting) {
           if (from == to) continue;
-          const double bytes = planned->second.beside + frames;
           const auto src = static_cast<int>(from * ranks_ + rank);
           const auto dst = static_cast<int>(to * ranks_ + rank);
-          const Sent sent =
-              clock_->Send(static_cast<int>(e.fragment), {.stage = stage,
-                                                          .from_group = from,
-                                                          .to_group = to,
-                                                          .wire = WireOf(src, dst, bytes)});
+          Wire wire = WireOf(src, dst, bytes);
+          const auto peer = static_cast<int>(rank);
+          wire.both_ways =
+              std::abs(clock_->Seconds(from, peer) - clock_->Seconds(to, peer)) <= wire.delay_s;
+          const Sent sent = clock_->Send(
+              static_cast<int>(e.fragment),
+              {.stage = stages.front(), .from_group = from, .to_group = to, .wire = wire});
           if (trace == nullptr) continue;
           trace->push_back({.rank = src,
                             .lane = TraceLane::kLink,
-                            .what = fmt::format("exchange, stage {}", stage),
+                            .what = fmt::format("exchange, stage {}", fmt::join(stages, " and ")),
                             .begin_ns = Nanoseconds(sent.begun),
                             .end_ns = Nanoseconds(sent.arrived),
                             .exchange = e.begun,

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -38,7 +39,13 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   };
   const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), fclose);
   if (file == nullptr) {
-    return absl::NotFoundError(fmt::format("{}: cannot be read: {}", path, strerror(errno)));
+    const std::string why = strerror(errno);
+    std::error_code ignored;
+    const std::string folder =
+        path.starts_with('/') ? std::string() : std::filesystem::current_path(ignored).string();
+    return absl::NotFoundError(
+        fmt::format("{}: cannot be read: {}; want a file that is there{}", path, why,
+                    folder.empty() ? "" : ": this name counts from " + folder));
   }
   struct stat facts {};
   if (fstat(fileno(file.get()), &facts) == 0 && S_ISDIR(facts.st_mode)) {

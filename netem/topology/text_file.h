@@ -8,7 +8,8 @@
 namespace longhaul {
 
 // A text file that a person wrote, without the byte-order mark that some editors put first. One
-// line that says what is wrong: NotFound: it cannot be opened, and why; InvalidArgument: a folder,
+// line that says what is wrong: NotFound: it cannot be opened, why, and from which folder its name
+// counts; InvalidArgument: a folder,
 // UTF-16, bytes of zero, or more than 64 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 

@@ -1,7 +1,6 @@
 #include "planning/plan/link_matrix.h"
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "experiments/spec/link_time.h"
 #include "experiments/spec/toml_tree.h"
+#include "netem/topology/text_file.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul::plan {
@@ -112,11 +112,9 @@ absl::StatusOr<Topology> ParseProbe(std::string_view text, const std::string& wh
 
 absl::StatusOr<Topology> ReadLinkMatrix(const std::string& links, int nodes) {
   if (!links.ends_with(".json")) return MeshNamed(links, nodes);
-  std::ifstream file(links, std::ios::binary);
-  std::ostringstream read;
-  read << file.rdbuf();
-  if (!file) return absl::NotFoundError(fmt::format("{}: cannot be read", links));
-  return ParseProbe(read.str(), links, nodes);
+  const absl::StatusOr<std::string> text = ReadTextFile(links);
+  if (!text.ok()) return text.status();
+  return ParseProbe(*text, links, nodes);
 }
 
 std::string TopologyToml(const Topology& links) {

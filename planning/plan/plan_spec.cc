@@ -150,6 +150,7 @@ absl::StatusOr<TomlValue> TreeOf(const PlanSpec& plan, const std::string& schedu
 }
 
 // Files that the spec names count from its folder; those of an override, from the working folder.
+// NotFound: the first that is not there, by its key.
 absl::Status CountFromFolder(const std::string& path, TomlValue& root) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   for (const std::string key : {"plan.curve", "plan.calibration", "plan.links"}) {
@@ -159,14 +160,18 @@ absl::Status CountFromFolder(const std::string& path, TomlValue& root) {
     auto* list = std::get_if<TomlValue::Array>(&copy.value);
     for (TomlValue& value : list == nullptr ? std::span(&copy, 1) : std::span(*list)) {
       auto* name = std::get_if<std::string>(&value.value);
-      if (name == nullptr || !value.where.starts_with(path + ":")) continue;
+      if (name == nullptr) continue;
       if (key == "plan.links" && !name->ends_with(".json") && !IsTopologyFile(*name)) continue;
-      const std::string file = (folder / *name).lexically_normal().string();
-      if (!std::filesystem::exists(file)) {
+      const bool of_spec = value.where.starts_with(path + ":");
+      std::error_code error;
+      const std::filesystem::path from = of_spec ? folder : std::filesystem::path();
+      const std::string file = (from / *name).lexically_normal().string();
+      if (!std::filesystem::exists(file, error)) {
         return absl::NotFoundError(
-            fmt::format("{}: '{}' is '{}', and there is no file {}: names in [plan] count from the "
-                        "spec's folder",
-                        value.where, key, Shown(*name), file));
+            fmt::format("{}: '{}' is '{}', and there is no file {}: names {}", value.where, key,
+                        Shown(*name), std::filesystem::absolute(file, error).string(),
+                        of_spec ? "in [plan] count from the spec's folder"
+                                : "on the command line count from the working folder"));
       }
       *name = file;
     }

@@ -97,6 +97,7 @@ Wire GroupPace::ExchangeWire(int64_t peers) const {
   if (frames > 1) link.queue_packets = std::numeric_limits<double>::infinity();
   Wire wire = ColdWireOf(link, frames);
   wire.restarts = restarts_;
+  wire.both_ways = true;
   return wire;
 }
 

@@ -109,9 +109,10 @@ double Hindrances::ExchangeEnd(int64_t first, int64_t last, double begin_s,
     const double up_s =
         begin_s - static_cast<double>(last + 1 - spell.first) * pace_.step_s() + spell.down_s;
     Connection path = open;
+    Wire wire = spell.hindrance.On(pace_.ExchangeWire(1));
+    wire.both_ways = false;  // what comes the other way is not hindered, and over long before
     const double ready_s = spell.down_s > 0 ? std::max(begin_s, up_s) : begin_s;
-    end_s =
-        std::max(end_s, Take(spell.hindrance.On(pace_.ExchangeWire(1)), ready_s, &path).arrived);
+    end_s = std::max(end_s, Take(wire, ready_s, &path).arrived);
   }
   return end_s;
 }

@@ -1,20 +1,17 @@
 #include "planning/simulator/calibration_file.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "netem/topology/text_file.h"
 
 namespace longhaul::simulator {
 namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostBytes = 16 * 1024 * 1024;
 // A crossing that gains this much would be a miswritten file, not a codec; noise stays far below.
 constexpr double kMostQ = 1.2;
 // Beyond these a number is in another unit: per cent for a share, thousandths for nats.
@@ -272,20 +269,9 @@ absl::StatusOr<Calibration> ParseCalibration(std::string_view text, std::string_
 }
 
 absl::StatusOr<Calibration> ReadCalibration(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
-  if (file == nullptr) {
-    return absl::NotFoundError(fmt::format("open {}: {}", path, std::strerror(errno)));
-  }
-  std::string text(kMostBytes + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) {
-    return absl::NotFoundError(fmt::format("read {}: {}", path, std::strerror(errno)));
-  }
-  if (text.size() > kMostBytes) {
-    return absl::InvalidArgumentError(fmt::format("{}: more than {} bytes", path, kMostBytes));
-  }
-  return ParseCalibration(text, path);
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  return ParseCalibration(*text, path);
 }
 
 }  // namespace longhaul::simulator

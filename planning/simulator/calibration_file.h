@@ -73,7 +73,7 @@ struct Calibration {
 // InvalidArgument, one line with `origin` and the place: no JSON, another schema, a number without
 // an interval or outside it, controls that failed.
 absl::StatusOr<Calibration> ParseCalibration(std::string_view text, std::string_view origin);
-// NotFound with the reason where the file cannot be read. At most 16 MiB.
+// NotFound with the reason where the file cannot be read (netem/topology/text_file.h).
 absl::StatusOr<Calibration> ReadCalibration(const std::string& path);
 
 }  // namespace longhaul::simulator

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -14,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
+#include "netem/topology/text_file.h"
 #include "planning/simulator/efficiency_terms.h"
 #include "planning/simulator/simulate.h"
 
@@ -21,7 +21,6 @@ namespace longhaul::simulator {
 namespace {
 
 constexpr std::string_view kHead = "arm,quantity,points,term,value,low,high,note";
-constexpr size_t kMostLawBytes = 1 << 20;
 
 // Fields of one line; a quoted one may hold commas. The report writes no line breaks within fields.
 std::vector<std::string> Fields(const std::string& line) {
@@ -130,18 +129,9 @@ absl::StatusOr<SizeLaw> ParseSizeLaw(const std::string& text, const std::string&
 }
 
 absl::StatusOr<SizeLaw> ReadSizeLaw(const std::string& path, const std::string& arm) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text(kMostLawBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.gcount() <= 0) {
-    return absl::InvalidArgumentError(fmt::format("cannot read the law {}, or it is empty", path));
-  }
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMostLawBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: above {} bytes, no law_terms.csv", path, kMostLawBytes));
-  }
-  return ParseSizeLaw(text, arm, path);
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  return ParseSizeLaw(*text, arm, path);
 }
 
 std::string_view PartName(Part part) {

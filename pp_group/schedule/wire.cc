@@ -15,6 +15,10 @@ constexpr double kSocketWindows = 2;  // a socket's buffer holds so many windows
 // gives in 1/1024 s; between 2 and 64 kB.
 constexpr double kBuffersPerSecond = 1024, kLeastBuffer = 2, kLargestBuffer = 45;
 
+// A socket's buffer is enlarged where it was all that held its sender up. Behind a first message that
+// left in buffers of more than two segments it was seen to hold this much of another one.
+constexpr double kFirstBuffer = 5.0 / 6;
+
 // Cubic: RFC 9438's C and beta, the rate at which a Reno of that beta would grow, and fast convergence,
 // by which a connection that lost below its last loss makes room. What Linux adds: 5 % a round trip
 // before the first loss, half at most; HyStart from 16 segments on, by trains of acknowledgements at
@@ -45,11 +49,14 @@ class Transfer {
         queue_(wire.queue_segments),
         cubic_(wire.control == Wire::Control::kCubic),
         whole_(wire.whole_buffers),
+        both_ways_(wire.both_ways && std::isfinite(wire.queue_segments)),
         c_(c) {}
 
   // `idle`: all that was sent before is acknowledged.
   Times Run(bool idle) {
-    const double burst = std::min(c_->window, n_);
+    const double burst = std::min({c_->window, n_, whole_ || c_->buffer == 0 ? n_ : c_->buffer});
+    const bool first = c_->buffer == 0 && AtOnce(n_ * (1 - kFirstBuffer), 2) > kLeastBuffer;
+    c_->buffer = std::max(c_->buffer, first ? kFirstBuffer * n_ : n_);
     if (idle && burst > queue_) return Overflow(burst);
     Times times = Rounds(n_);
     const bool lost = Grow(times.busy);
@@ -59,6 +66,17 @@ class Transfer {
   }
 
  private:
+  // From when a burst begins to its first acknowledgement.
+  double Trip(double burst) const {
+    return both_ways_ ? rtt_ / 2 + std::max(rtt_ / 2, std::min(burst, queue_) * tau_) : rtt_;
+  }
+
+  // Segments that leave together: what `pace` windows a round trip are in the time of a buffer.
+  double AtOnce(double window, double pace) const {
+    return std::clamp(pace * window / SmoothedRtt(rtt_, window, tau_) / kBuffersPerSecond,
+                      kLeastBuffer, kLargestBuffer);
+  }
+
   // The window's segments go out in each round trip until they fill the path. What of the window is
   // left when a message ends, those that follow within the round trip share.
   Times Rounds(double n) {
@@ -66,10 +84,15 @@ class Transfer {
     double sent = 0, t = 0, left = -1;
     while (true) {
       if (left < 0 && n - sent <= kSocketWindows * c_->flight) left = t;
-      if (c_->flight * tau_ >= rtt_ || sent + c_->flight_left >= n) break;
+      const double trip = Trip(c_->flight);
+      if (c_->flight * tau_ >= trip || sent + c_->flight_left >= n) break;
       sent += c_->flight_left;
-      t = std::max(t + c_->flight_left * tau_, c_->flight_at + rtt_ - begun_);
+      t = std::max(t + c_->flight_left * tau_, c_->flight_at + trip - begun_);
       const double window = c_->flight;
+      // Acknowledgements that waited behind the other end's burst come at once, and each sends two.
+      if (both_ways_ && window < c_->threshold && 2 * (window - rtt_ / 2 / tau_) > queue_) {
+        floods_at_ = std::min(floods_at_, sent + queue_);
+      }
       NextFlight(window < c_->threshold ? std::min(2 * window, c_->threshold) : More(window, t), t);
     }
     c_->flight_left -= n - sent;
@@ -123,6 +146,11 @@ class Transfer {
     const double holds = (tau_ > 0 ? rtt_ / tau_ : 0) + queue_;  // path and queue
     double& window = c_->window;
     if (window < c_->threshold) {
+      if (floods_at_ < n_) {
+        Lose(window + floods_at_);
+        if (n_ > 4 * holds) Lose(window);
+        return true;
+      }
       const Exit exit = cubic_ && std::isinf(c_->threshold) ? Hystart() : Exit{};
       if (exit.window < c_->threshold && exit.window <= holds) {
         window = c_->threshold = c_->grows_from = exit.window;
@@ -161,24 +189,25 @@ class Transfer {
   Times Overflow(double burst) {
     const double lost = burst - queue_;
     const bool slow_start = c_->window < c_->threshold;
-    const double buffer = std::clamp((slow_start ? 2 : 1.2) * c_->window /
-                                         SmoothedRtt(rtt_, c_->window, tau_) / kBuffersPerSecond,
-                                     kLeastBuffer, kLargestBuffer);
+    const double buffer = AtOnce(c_->window, slow_start ? 2 : 1.2);
     double grown = c_->window;
     if (slow_start) grown = std::min(grown + queue_, 2 * burst);
     // HyStart ends what the acknowledgements of half a round trip made.
     if (slow_start && cubic_) grown = std::min(grown, c_->window + rtt_ / tau_ / 2);
     Lose(grown);
     if (burst < n_) {
+      const double told = Trip(burst), follow = n_ - burst + (whole_ ? 0 : n_ / kLargestBuffer);
       const Times rest = Rounds(n_ - queue_);
-      const double busy = std::max({n_ * tau_, rtt_ + rest.busy, 2 * rtt_ + lost * tau_});
+      const double again = told + Trip(follow);  // their acknowledgements tell what is lost
+      const double repeat_s = whole_ ? lost * tau_ : RepeatBySegments(lost, follow);
+      const double busy = std::max({n_ * tau_, told + rest.busy, again + repeat_s});
       GrowFor(busy - 2 * rtt_, n_ - burst);
-      return {rtt_ + rest.left, busy};
+      return {told + rest.left, busy};
     }
     const double told = queue_ * tau_ + rtt_;  // the last acknowledgement is back
     // By segments, writing takes long enough for the last ones to find room: their acknowledgements
     // tell, a quarter of a round trip is left for reordered ones, and one segment is tried first.
-    if (!whole_) return {0, told + 1.25 * rtt_ + Repeat(lost, 1)};
+    if (!whole_) return {0, told + 1.25 * rtt_ + RepeatBySegments(lost, 1)};
     // What the smoothed round trip is once the queue's segments are acknowledged, each of which has
     // waited longer than the one before it.
     const double smoothed = rtt_ + 0.7 * queue_ * tau_;
@@ -206,6 +235,15 @@ class Transfer {
     }
   }
 
+  // One for each segment that was acknowledged, then two.
+  double RepeatBySegments(double lost, double at_first) const {
+    double t = 0;
+    for (double train = std::max(1.0, at_first); lost > train; lost -= train, train *= 2) {
+      t += std::max(rtt_, train * tau_);
+    }
+    return t + lost * tau_;
+  }
+
   void Lose(double window) {
     c_->window = c_->threshold = std::max(2.0, (cubic_ ? kCubicKeeps : kRenoKeeps) * window);
     c_->most = window < c_->most ? kMakesRoom * window : window;
@@ -215,7 +253,8 @@ class Transfer {
   }
 
   const double begun_, n_, tau_, rtt_, queue_;
-  const bool cubic_, whole_;
+  const bool cubic_, whole_, both_ways_;
+  double floods_at_ = INFINITY;  // segments of the message, in slow start
   Connection* const c_;
 };
 

@@ -21,6 +21,8 @@ namespace longhaul {
 //     seconds where the message itself takes a tenth of one.
 //   - Slow start that fills path and queue in the midst of a long message loses segments as well, but
 //     the path stays full while they are repeated.
+//   - Where the same goes the other way at the same time, acknowledgements wait in the queue behind its
+//     burst: a round trip lasts a delay and what the burst takes on the wire, if that is longer.
 //   - Reno halves W at a loss and then adds one segment a round trip. Cubic (RFC 9438 with Linux's
 //     figures) keeps 0.7 of it and grows with the third power of the time since then, back to where it
 //     lost first; and it leaves slow start before it loses (HyStart): where acknowledgements of one
@@ -33,6 +35,7 @@ struct Wire {
   enum class Control { kReno, kCubic } control = Control::kReno;
   bool restarts = false;
   bool whole_buffers = true;  // what a sender hands over at once comes at once; false: by segments
+  bool both_ways = false;     // the other end begins to send as much at the same time
 };
 
 // When a wire is free again; kUnused: nothing has gone over it.
@@ -40,6 +43,7 @@ constexpr double kUnused = -std::numeric_limits<double>::infinity();
 struct Connection {
   double free_at = kUnused;
   double window = 0, threshold = std::numeric_limits<double>::infinity();  // segments
+  double buffer = 0;  // segments that the sender's socket takes at once; 0: not known yet
   // What a round trip may take, since when, and what of it is left for messages that follow.
   double flight = 0, flight_at = kUnused, flight_left = 0;
   // Of cubic: the window of its last loss (0: none yet), and where and how long ago it began to grow, in

@@ -2,6 +2,7 @@
 #include "planning/plan/plan.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -236,8 +237,11 @@ TEST_F(PlanTest, WhatItCannotTakeIsOneLine) {
   EXPECT_THAT(Refusal({}, bare), HasSubstr("no table [compute]"));
   EXPECT_THAT(Refusal({"compute.mfu=0.4"}), HasSubstr("flops_per_s"));
   EXPECT_THAT(Refusal({"plan.target_loss_nat=2"}), HasSubstr("below the curve's floor"));
-  EXPECT_THAT(Refusal({"plan.calibration=[\"/none.json\"]"}), HasSubstr("/none.json"));
-  EXPECT_THAT(Refusal({"plan.curve=/none.csv"}), HasSubstr("/none.csv: cannot be read"));
+  EXPECT_EQ(Refusal({"plan.calibration=[\"/none.json\"]"}),
+            "/none.json: cannot be read: No such file or directory; want a file that is there");
+  EXPECT_THAT(Refusal({"plan.curve=none.csv"}),
+              HasSubstr("this name counts from " + std::filesystem::current_path().string()));
+  EXPECT_THAT(Refusal({"plan.calibration=[\"/tmp\"]"}), HasSubstr("/tmp: is a folder"));
   EXPECT_THAT(Refusal({"plan.links=" + Links({"x", "y", "z"}, 1, 1)}),
               HasSubstr("has 3 nodes; the run has 2 workers"));
   EXPECT_THAT(Refusal({"plan.schedules=[\"zigzag\"]"}), HasSubstr("zigzag"));

@@ -89,7 +89,8 @@ TEST(Scale, AKilledGroupLosesItsRoundAndComesBackLateByHand) {
 what = "kill"
 where = "group 1 stage 0"
 at_step = 14
-)");
+)",
+                               {"outer.codec=int8-b64"});  // no message fills a queue
   const double t = 10 * s.pace.step_s();
   const double first = t + ExchangeSeconds(s.pace, 2);
   const double second = first + t + ExchangeSeconds(s.pace, 1);

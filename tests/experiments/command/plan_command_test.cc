@@ -73,10 +73,17 @@ TEST(PlanCommand, AMissingFileIsOneLineWithBothOfItsNames) {
                                                .string()),
                     HasSubstr("count from the spec's folder")));
   EXPECT_EQ(std::count(plan.output.begin(), plan.output.end(), '\n'), 1) << plan.output;
-  const CommandResult typed =
-      PlanIn("/", std::string(kExamples) + "/plan.toml --links two-sites.json");
+  const std::string example = std::string(kExamples) + "/plan.toml";
+  const CommandResult typed = PlanIn("/", example + " --links two-sites.json");
   EXPECT_EQ(typed.exit_status, 1);
-  EXPECT_THAT(typed.output, HasSubstr("two-sites.json: cannot be read"));
+  EXPECT_THAT(typed.output,
+              HasSubstr("there is no file /two-sites.json: names on the command line"));
+  const CommandResult set =
+      PlanIn("/tmp", example + R"( --set 'plan.calibration=["x/../n.json"]')");
+  EXPECT_EQ(
+      set.output,
+      "longhaul: --set plan.calibration=[\"x/../n.json\"]:1: 'plan.calibration' is 'x/../n.json', and "
+      "there is no file /tmp/n.json: names on the command line count from the working folder\n");
 }
 
 }  // namespace

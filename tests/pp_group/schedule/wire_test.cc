@@ -1,9 +1,11 @@
 // What messages take on a TCP connection: by hand, and against messages that were sent and timed over a
-// shaped link, one at a time and 3.2 s or more apart, or where it is said a second (Linux 6.18, `tap`, reno but for the last).
+// shaped link, one at a time and 3.2 s or more apart, or where it is said a second (Linux 6.18, `tap`, reno but for cubic's;
+// both ways at once: Linux 6.12 in virtual time, netem).
 #include "pp_group/schedule/wire.h"
 
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -73,6 +75,40 @@ TEST(TakeAWire, WhatTheQueueDoesNotHoldIsRepeatedAndTheWindowFalls) {
   EXPECT_DOUBLE_EQ(Take(wire, 100, &c).arrived, 100 + 60 + 10) << "the path is full all the while";
   EXPECT_DOUBLE_EQ(c.threshold, 20);
   EXPECT_DOUBLE_EQ(c.window, std::sqrt(20 * 20 + 2 * 20));
+}
+
+// A burst of 15 from the other end holds the acknowledgement of the first segment back until it has left, at
+// 15, and it is here at 25; that of 16 follows 26 later. One way only, 20 and 20.
+TEST(TakeAWire, AcknowledgementsWaitBehindTheOtherEndsBurst) {
+  Wire wire = OfSegments(45);
+  wire.queue_segments = 100;
+  Connection alone{.free_at = 0, .window = 15, .threshold = 15}, c = alone;
+  EXPECT_DOUBLE_EQ(Take(wire, 100, &alone).arrived, 100 + 20 + 20 + 14 + 10);
+  wire.both_ways = true;
+  EXPECT_DOUBLE_EQ(Take(wire, 100, &c).arrived, 100 + 25 + 26 + 14 + 10);
+}
+
+// 28 went with 4, 8 and 16; of those last 6 acknowledgements come together and 12 segments leave at once, of
+// which the queue takes 11: the first one lost is the 40th, when 4 + 39 are the window.
+TEST(TakeAWire, AcknowledgementsThatComeTogetherFloodTheQueue) {
+  Wire wire = OfSegments(60);
+  wire.queue_segments = 11;
+  wire.both_ways = true;
+  Connection c;
+  Take(wire, 100, &c);
+  EXPECT_DOUBLE_EQ(c.window, (4 + 39) / 2.0);
+}
+
+// By segments: the queue takes 20 of 58 at once, 2 follow and two more where buffers of 45 end in a short one
+// (60 / 45). Their acknowledgements tell after two round trips; as many are repeated, and in each
+// round trip twice as many: 3.33, 6.67, 13.33, and 14.67 of the last.
+TEST(TakeAWire, RepeatsTwoForEachAcknowledgementWhereFewFollow) {
+  Wire wire = OfSegments(60);
+  wire.queue_segments = 20;
+  wire.whole_buffers = false;
+  Connection c{.free_at = 0, .window = 58, .threshold = 58};
+  const double left = 38 - (2 + 60.0 / 45) * (1 + 2 + 4);
+  EXPECT_DOUBLE_EQ(Take(wire, 100, &c).arrived, 100 + 2 * 20 + 3 * 20 + left + 10);
 }
 
 // 12 Mbit/s and 50 ms: a segment a millisecond, 50 on their way, and a queue of `queue`.
@@ -155,8 +191,25 @@ struct Link {
   double apart_s = 10;
   bool restarts = false;
   Wire::Control control = Wire::Control::kReno;
+  bool both_ways = false;
 };
 constexpr double kNotHeld = 0;  // of a message that took now this and now that
+// Two peers that send each other the same at once.
+Link BothWays(const char* name, double bit_per_s, double rtt_s, double queue,
+              std::vector<double> measured_s) {
+  return {name,
+          bit_per_s,
+          rtt_s,
+          queue,
+          1717930,
+          false,
+          std::move(measured_s),
+          10,
+          false,
+          Wire::Control::kReno,
+          true};
+}
+
 TEST(TakeAWire, TakesWhatMessagesOverAShapedLinkTook) {
   constexpr double kWithin[] = {0.05, 0.08, 0.15, 0.05};
   for (const Link& link :
@@ -207,7 +260,13 @@ TEST(TakeAWire, TakesWhatMessagesOverAShapedLinkTook) {
              {2.088},
              6,
              false,
-             Wire::Control::kCubic}}) {
+             Wire::Control::kCubic},
+        BothWays("continental-us", 100e6, 0.065, 537, {0.497, 0.282, 0.241, 0.241}),
+        BothWays("transatlantic", 100e6, 0.075, 619, {0.557, 0.332, 0.260, 0.256}),
+        BothWays("simulator-default", 100e6, 0.1, 826, {0.718, 0.317, 0.322, 0.294}),
+        BothWays("transpacific", 50e6, 0.105, 434, {0.844, 0.496, 0.445, 0.445}),
+        BothWays("global", 25e6, 0.23, 475, {1.808, kNotHeld, 0.920, 0.919}),
+        BothWays("worst-case", 10e6, 0.34, 281, {3.593, 2.280, 2.452, 2.280})}) {
     const double segments = link.bytes / 1448;
     Connection c;
     for (size_t message = 0; message < link.measured_s.size(); ++message) {
@@ -218,7 +277,8 @@ TEST(TakeAWire, TakesWhatMessagesOverAShapedLinkTook) {
                                     .queue_segments = link.queue,
                                     .control = link.control,
                                     .restarts = link.restarts,
-                                    .whole_buffers = link.whole_buffers},
+                                    .whole_buffers = link.whole_buffers,
+                                    .both_ways = link.both_ways},
                                    ready, &c)
                                   .arrived -
                               ready;
@@ -242,7 +302,8 @@ TEST(TakeAWire, NeverBeatsRateAndDelay) {
               .first_window = 10 * between(1, 1e4),
               .control = link % 4 < 2 ? Wire::Control::kReno : Wire::Control::kCubic,
               .restarts = link % 2 == 0,
-              .whole_buffers = link % 3 == 0};
+              .whole_buffers = link % 3 == 0,
+              .both_ways = link % 2 == 1};
     const double segment_s = link % 11 == 0 ? 0 : between(1e-8, 1);
     Connection c;
     double ready = 0, before = 0;
