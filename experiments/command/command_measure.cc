@@ -28,6 +28,7 @@
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/spec_files.h"
+#include "experiments/train/whole_tensors.h"
 
 namespace longhaul {
 namespace {
@@ -246,6 +247,9 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
   for (const PlannedRun& run : campaign.runs) {
     if (run.spec.program || run.seed != campaign.seeds.front()) break;
     for (const std::string& line : SampleAdvice(run.spec)) {
+      fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
+    }
+    for (const std::string& line : WholeTensorAdvice(run.spec)) {
       fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
     }
   }

@@ -23,6 +23,7 @@
 #include "experiments/trace/trace_span.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_files.h"
+#include "experiments/train/whole_tensors.h"
 
 namespace longhaul {
 namespace {
@@ -196,7 +197,7 @@ absl::StatusOr<RunSpec> SpecOf(const RunArguments& arguments) {
     sets.push_back("net.clock=" + TomlQuote(arguments.clock));
     sets.push_back("net.transport=loopback");
   }
-  return LoadRunSpec(arguments.spec, sets, CatalogNames());
+  return LoadRunSpec(arguments.spec, sets, CatalogNames(), IdleKeys::kRefused);
 }
 
 // Before anything is written; completes the spec by what it finds.
@@ -220,6 +221,7 @@ absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& r
   Say(out.progress(), fmt::format("run {} of {}/{}", place.run, record.folder(), kRecordFile));
   for (const std::string& line : place.notices) Say(out.progress(), line);
   for (const std::string& line : LinkAdvice(spec)) Say(out.progress(), line);
+  for (const std::string& line : WholeTensorAdvice(spec)) Say(out.progress(), line);
   if (!spec.injected()) {
     for (const std::string& line : WarmUpAdvice(spec)) Say(out.progress(), line);
     for (const std::string& line : SampleAdvice(spec)) Say(out.progress(), line);

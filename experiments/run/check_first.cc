@@ -18,6 +18,7 @@
 #include "experiments/train/simulated_clock.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/spec_files.h"
+#include "experiments/train/whole_tensors.h"
 #include "netem/emulator.h"
 #include "netem/machine/capabilities.h"
 #include "netem/topology/topology_file.h"
@@ -139,6 +140,7 @@ std::vector<ResourcePlan> LargestTogether(std::vector<PlannedLoad> all, const Po
 absl::Status CheckFirst(const RunSpec& spec) {
   if (spec.program) return CheckProgram(spec);
   if (absl::Status s = CheckLinks(spec); !s.ok()) return s;
+  if (absl::Status s = CheckCodecsFit(spec); !s.ok()) return s;
   const ResourcePlan plan = PlanResources(spec);
   if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
     return s;
@@ -163,6 +165,7 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
   for (const PlannedRun& run : campaign.runs) {
     if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
     if (absl::Status s = CheckLinks(run.spec); !s.ok()) return In("arm '" + run.arm + "'", s);
+    if (absl::Status s = CheckCodecsFit(run.spec); !s.ok()) return In("arm '" + run.arm + "'", s);
     const ResourcePlan plan = PlanResources(run.spec);
     if (absl::Status s = CheckResources({plan}, memory, threads); !s.ok()) {
       return In(fmt::format("arm '{}'", run.arm), s);

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/spec/campaign_blocks.h"
+#include "experiments/spec/idle_keys.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/program_table.h"
 #include "experiments/spec/spec_changes.h"
@@ -118,6 +119,7 @@ struct Part {  // of a campaign: one arm at one budget
   TomlValue tree;
   std::string reference = {};
   bool held_out = false;
+  TomlValue own = {};  // of an arm, what it does not share
 };
 
 // One [[arm]] laid on the base.
@@ -151,6 +153,7 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
     }
   }
   Merge(tree, over);
+  part.own = std::move(over);
   return tree;
 }
 
@@ -349,6 +352,7 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
     absl::StatusOr<RunSpec> spec = Resolve(
         part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens, c.warmup_share, names);
     if (!spec.ok()) return spec.status();
+    if (absl::Status s = CheckIdleKeys(part.own, *spec); !s.ok()) return s;
     specs.push_back(*std::move(spec));
   }
   for (const int64_t seed : c.seeds) {

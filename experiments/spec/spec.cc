@@ -11,6 +11,7 @@
 #include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/compute_table.h"
 #include "experiments/spec/files_table.h"
+#include "experiments/spec/idle_keys.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/spec/spec_keys.h"
@@ -367,7 +368,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
 }
 
 absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<std::string>& sets,
-                                    const SpecNames& names) {
+                                    const SpecNames& names, IdleKeys idle) {
   absl::StatusOr<TomlValue> root = ReadTomlFile(path);
   if (!root.ok()) return root.status();
   if (const TomlValue* campaign = Find(*root, "campaign")) {
@@ -377,7 +378,10 @@ absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<s
   for (const std::string& set : sets) {
     if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
   }
-  return ReadRunSpec(*root, names);
+  absl::StatusOr<RunSpec> spec = ReadRunSpec(*root, names);
+  if (!spec.ok() || idle == IdleKeys::kTaken) return spec;
+  if (absl::Status s = CheckIdleKeys(*root, *spec); !s.ok()) return s;
+  return spec;
 }
 
 absl::StatusOr<RunSpec::Model> LoadModelTable(const std::string& path, const SpecNames& names) {

@@ -305,9 +305,12 @@ RunSpec::Boundary::Cut CodecText(const RunSpec& spec);
 // K: compressed crossings of the run, a "none" being none.
 int64_t CompressedCrossings(const RunSpec& spec);
 
+// Keys that change nothing in a run (idle_keys.h): what a user asks for has none; a resolved spec, which
+// has every key of an arm, may.
+enum class IdleKeys { kTaken, kRefused };
 // ReadTomlFile + each `--set` + ReadRunSpec. A campaign file is refused, naming `measure`.
 absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<std::string>& sets,
-                                    const SpecNames& names);
+                                    const SpecNames& names, IdleKeys idle = IdleKeys::kTaken);
 
 // The table [model] of a file alone, whatever else stands in it: of a run's spec, or beside weights.
 // Errors as LoadRunSpec; a file without the table.

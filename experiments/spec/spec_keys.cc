@@ -166,9 +166,14 @@ std::string Text(const std::optional<T>& v) {
 
 }  // namespace
 
+std::string TextOf(const SpecKey& key, const RunSpec& spec) {
+  // A key's field is found in a spec that may be written; this one is only read.
+  auto& readable = const_cast<RunSpec&>(spec);
+  return std::visit([&](auto get) { return Text(*get(readable)); }, key.field);
+}
+
 std::string ToToml(const RunSpec& spec) {
   if (spec.program) return ProgramToml(spec);
-  RunSpec copy = spec;  // a key's field is found in a spec that may be written
   std::string text;
   std::string_view table;
   for (const SpecKey& key : SpecKeys()) {
@@ -177,7 +182,7 @@ std::string ToToml(const RunSpec& spec) {
       if (table == "outer") text += GroupScheduleText(spec);
       text += fmt::format("\n[{}]\n", table = key.table);
     }
-    const std::string value = std::visit([&](auto get) { return Text(*get(copy)); }, key.field);
+    const std::string value = TextOf(key, spec);
     if (!value.empty()) text += fmt::format("{} = {}\n", key.name, value);
   }
   return text + ComputeTableText(spec) + FaultsText(spec.faults);

@@ -70,6 +70,8 @@ struct SpecKey {
 // All keys, table by table, in the order in which a resolved spec prints them.
 std::span<const SpecKey> SpecKeys();
 std::vector<std::string_view> SpecTables();  // without the top level
+// A key's value as TOML has it; "": not given.
+std::string TextOf(const SpecKey& key, const RunSpec& spec);
 
 // What a product of keys may be at most, whatever the keys are by themselves.
 inline constexpr int64_t kMaxRanks = 1024;                    // S x G

@@ -3,7 +3,7 @@ longhaul_test_library(experiments_testing LIBS longhaul::experiments_data
 longhaul_test(experiments/spec/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/spec_bounds_test.cc experiments/spec/spec_defaults_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/spec/spec_lists_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/spec_lists_test.cc experiments/spec/idle_keys_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -57,13 +57,17 @@ if(LONGHAUL_TORCH)
   add_test(NAME experiments_outer_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/outer_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/outer
     $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR}/experiments/specs/outer.toml)
-  set_tests_properties(experiments_outer_page_test PROPERTIES LABELS cpu)
+  add_test(NAME experiments_pareto_page_test COMMAND ${TORCH_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/pareto_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/pareto)
+  set_tests_properties(experiments_outer_page_test experiments_pareto_page_test PROPERTIES LABELS cpu)
 endif()
 longhaul_test(experiments/report/listing_test.cc experiments/report/report_curves_test.cc experiments/report/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
-  longhaul_test(experiments/train/traffic_test.cc experiments/train/codec_choice_test.cc LIBS longhaul::scale LABELS cpu)
+  longhaul_test(experiments/train/traffic_test.cc experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
+    LIBS longhaul::scale LABELS cpu)
+  target_compile_definitions(experiments_train_traffic_test PRIVATE LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs")
   longhaul_test(experiments/train/simulated_clock_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
   longhaul_test(experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc
     LIBS longhaul::experiments_traffic LABELS cpu)
@@ -79,12 +83,12 @@ if(LONGHAUL_TORCH)
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
   longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc
-    experiments/train/codec_choice_test.cc
+    experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
     experiments/train/simulated_clock_test.cc experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_tree table_reader spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table round_plan
+  set(specs toml_tree table_reader spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table idle_keys round_plan
     plans_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid

@@ -54,7 +54,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadSpec{"StagesDoNotDivide", "stages = 2", "stages = 3", {"stages", "blocks", "4", "3"}},
         BadSpec{
             "MicrobatchesDoNotDivide", "microbatches = 2", "microbatches = 3", {"microbatches"}},
-        BadSpec{"NotToml", "[model]", "[model", {"bad.toml:"}}),
+        BadSpec{"NotToml", "[model]", "[model", {"bad.toml:"}},
+        BadSpec{"IdleKey",
+                "stages = 2",
+                "stages = 2\ndepth = 4",
+                {"bad.toml:", "'schedule.depth' = 4 would change nothing", "1f1b-deep"}},
+        BadSpec{"RankAboveEveryMatrix",
+                "int4-b64-h64",
+                "powersgd-r64",
+                {"'boundary.forward' = \"powersgd-r64\"", "every tensor whole"}}),
     [](const auto& spec) { return std::string(spec.param.name); });
 
 TEST(BadInput, UnknownProfileListsTheKnownOnes) {

@@ -38,6 +38,16 @@ def shown(value, low, high, digits=3):
     return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-0.000", "0.000")
 
 
+def check_page(text, rows, intervals):
+    """The page has every row to the letter, and no value with an interval but these."""
+    lines = set(text.splitlines())
+    missing = [row for row in rows if row not in lines]
+    assert not missing, "not on the page:\n" + "\n".join(missing)
+    said = re.findall(r"-?\d+\.\d+ \[(?:<= )?-?\d+\.\d+, -?\d+\.\d+\]", text)
+    strange = [value for value in said if value not in intervals]
+    assert said and not strange, f"no such value in the files: {strange}"
+
+
 class Page:
     def __init__(self, folder):
         self.losses, self.tokens = {}, {}
@@ -147,18 +157,12 @@ def main():
         if row["outer_lr"]:
             assert float(changed.get("outer.lr", 0.7)) == float(row["outer_lr"]), (name, row)
             assert float(changed.get("outer.momentum", 0.9)) == float(row["momentum"]), (name, row)
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    lines = set(text.splitlines())
-    missing = [row for row in rows if row not in lines]
-    assert not missing, "not on the page:\n" + "\n".join(missing)
     page.eta("control@0.2")
     for arm in page.losses:
         page.loss(arm)
     for arm, other in itertools.permutations((arm for arm in page.losses if "@" not in arm), 2):
         page.keep(page.difference(arm, other))
-    said = re.findall(r"-?\d+\.\d+ \[(?:<= )?-?\d+\.\d+, -?\d+\.\d+\]", text)
-    strange = [value for value in said if value not in page.intervals]
-    assert said and not strange, f"no such value in the files: {strange}"
+    check_page((folder / "README.md").read_text(encoding="utf-8"), rows, page.intervals)
     if len(sys.argv) > 3:
         with tempfile.TemporaryDirectory() as results:
             anew = subprocess.run([sys.argv[2], "measure", sys.argv[3], "--from-losses", folder / "losses.csv", "--results",
