@@ -162,7 +162,11 @@ def main():
         page.loss(arm)
     for arm, other in itertools.permutations((arm for arm in page.losses if "@" not in arm), 2):
         page.keep(page.difference(arm, other))
-    check_page((folder / "README.md").read_text(encoding="utf-8"), rows, page.intervals)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    check_page(text, rows, page.intervals)
+    awake = {row["arm"]: f"{float(row['simulated_s']):.1f}" for row in read(folder, "wire-awake.csv")}
+    assert (f"`net.slow_start_after_idle = false` {awake['noloco']} and {awake['hierarchical']} s, `diloco` {awake['diloco']} "
+            in text), awake
     if len(sys.argv) > 3:
         with tempfile.TemporaryDirectory() as results:
             anew = subprocess.run([sys.argv[2], "measure", sys.argv[3], "--from-losses", folder / "losses.csv", "--results",
