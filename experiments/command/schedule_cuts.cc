@@ -2,14 +2,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "absl/strings/str_replace.h"
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/command/schedule_best.h"
@@ -18,6 +19,7 @@
 #include "experiments/record/record.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/toml_tree.h"
+#include "netem/topology/text_file.h"
 
 namespace longhaul {
 namespace {
@@ -113,7 +115,9 @@ std::vector<int64_t> BalancedCuts(const std::vector<double>& seconds, int64_t st
 // "block,seconds" and a line a block, in order. InvalidArgument: the line that is none, a block that
 // is missing.
 absl::StatusOr<BlockSeconds> ReadBlockSeconds(const std::string& path, const RunSpec& spec) {
-  std::ifstream file(path);
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  std::istringstream file(absl::StrReplaceAll(*text, {{"\r\n", "\n"}}));
   std::string line;
   if (!std::getline(file, line) || line != kHead) {
     return absl::InvalidArgumentError(

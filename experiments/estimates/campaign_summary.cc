@@ -129,7 +129,12 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
     text += fmt::format(" A crossing costs more than planners assume (0.995) in {}.",
                         fmt::join(below, ", "));
   }
-  if (!above.empty()) text += fmt::format(" It costs less in {}.", fmt::join(above, ", "));
+  if (!above.empty()) {
+    text += fmt::format(
+        " {} in {}.",
+        below.empty() ? "A crossing costs less than planners assume (0.995)" : "It costs less",
+        fmt::join(above, ", "));
+  }
   if (!open.empty()) {
     text += fmt::format(" Not told from 0.995: {}.", fmt::join(open, ", "));
     if (!nearest->off->IsBound()) text += " " + ToSettle(a, *nearest);

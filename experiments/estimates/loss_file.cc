@@ -34,6 +34,7 @@ absl::StatusOr<LossFile> ReadLossFile(const std::string& path) {
       return absl::InvalidArgumentError(fmt::format("{}:{}: {}", path, line, what));
     };
     if (line == 1) {
+      if (row.starts_with("\xef\xbb\xbf")) row.erase(0, 3);  // as some editors begin a file
       if (row != kHead)
         return wrong(fmt::format("not a losses.csv; its first line is '{}'", kHead));
       continue;

@@ -174,14 +174,14 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> FromSamples(std::string_view te
 
 absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view text,
                                                                 const std::string& file) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // as some editors begin a file
   if (text.substr(0, text.find('\n')).find(',') != text.npos) return FromSamples(text, file);
   auto trace = std::make_shared<RateTrace>();
   trace->file = file;
   size_t number = 0;
   while (!text.empty()) {
     ++number;
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::string_view line = TakeLine(text);
     uint64_t ms = 0;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), ms);
     const bool huge = error == std::errc::result_out_of_range || ms > kMaxTimeMs;

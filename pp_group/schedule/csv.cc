@@ -50,6 +50,7 @@ using Cells = std::vector<std::vector<std::string>>;  // by rank
 
 Cells Split(std::string_view text) {
   Cells rows;
+  if (text.substr(0, 3) == "\xef\xbb\xbf") text.remove_prefix(3);  // as some editors begin a file
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string row(text.substr(0, end));

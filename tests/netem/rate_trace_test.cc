@@ -37,6 +37,11 @@ TEST(RateTrace, IsReadAsMahimahiReadsIt) {
   // 10 x 1500 bytes in 20 ms are 6 Mbit/s of packets; 1514 bytes on the wire for each.
   EXPECT_NEAR(InMbit(MeanRate(*trace, 1500)), 6.056, 1e-9);
   EXPECT_EQ(Parsed("7")->opportunities_ms, std::vector<uint32_t>{7}) << "no newline at the end";
+  EXPECT_EQ(Parsed("\xef\xbb\xbf"
+                   "7\r\n9\r\n")
+                ->opportunities_ms,
+            (std::vector<uint32_t>{7, 9}))
+      << "as Windows' editors write it";
 }
 
 // 1514 bytes are 12,112 bits: at 12.112 Mbit/s one a millisecond, the first when it is whole.

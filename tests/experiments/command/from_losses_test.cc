@@ -74,7 +74,8 @@ TEST(FromLosses, AFileThatIsNotOfThePlanIsRefusedByLine) {
   foreign.replace(0, foreign.find(','), "stranger");
   for (const auto& [text, want] :
        {std::pair<std::string, const char*>{"name,value\n", "losses.csv:1: not a losses.csv"},
-        {good.substr(0, second) + good.substr(third), "no row of arm 'reference@0.35', seed 1"},
+        {"\xef\xbb\xbf" + good.substr(0, second) + good.substr(third),
+         "no row of arm 'reference@0.35', seed 1"},
         {good + first_row, "arm 'reference@0.35', seed 1 stands there twice"},
         {good + foreign, "the plan has no arm 'stranger' at seed 1"},
         {other_tokens, "losses.csv:2: arm 'reference@0.35' has 1 stages, none / none, 139265"},

@@ -194,8 +194,10 @@ TEST_F(ScheduleCommand, ThePublishedGridIsWhatBestSays) {
 TEST_F(ScheduleCommand, CutsMakeTheSlowestStageFast) {
   const std::string spec = scratch_.File("tiny.toml", TinySpec());
   const auto cut = [&](const std::vector<double>& seconds, int stages) {
-    std::string text = "block,seconds\n";
-    for (size_t b = 0; b < seconds.size(); ++b) absl::StrAppend(&text, b, ",", seconds[b], "\n");
+    std::string text =
+        "\xef\xbb\xbf"
+        "block,seconds\r\n";  // as Windows' editors write it
+    for (size_t b = 0; b < seconds.size(); ++b) absl::StrAppend(&text, b, ",", seconds[b], "\r\n");
     const CommandResult run = RunLonghaul(
         {"schedule", "cuts", spec, "--set", absl::StrCat("model.blocks=", seconds.size()), "--set",
          "schedule.stages=1", "-S", absl::StrCat(stages), "--times", scratch_.File("t.csv", text)});

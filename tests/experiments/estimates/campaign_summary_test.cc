@@ -71,6 +71,8 @@ TEST(CampaignSummary, ArmsAreSortedByTheirVerdicts) {
   EXPECT_THAT(
       text, HasSubstr("costs more than planners assume (0.995) in deep. It costs less in light."));
   EXPECT_THAT(text, HasSubstr("Not told from 0.995: far, near. To tell near from 0.995"));
+  EXPECT_THAT(CampaignSummary(With({Arm("light", 14, -0.001, 0.01)}, "light")),
+              HasSubstr("A crossing costs less than planners assume (0.995) in light."));
 }
 
 TEST(CampaignSummary, FailedControlsLeaveNothingToConclude) {

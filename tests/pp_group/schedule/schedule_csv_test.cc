@@ -22,7 +22,9 @@ constexpr char kInterleaved[] =
     ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\r\n";
 
 TEST(ScheduleCsv, ReadsInterleavedStages) {
-  const auto program = ParseScheduleCsv(kInterleaved, CsvFormat::kComputeOnly);
+  // With the mark that some editors put first.
+  const auto program =
+      ParseScheduleCsv(std::string("\xef\xbb\xbf") + kInterleaved, CsvFormat::kComputeOnly);
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_EQ(program->rank_of_stage, (std::vector<int>{0, 1, 0, 1}));
   EXPECT_EQ(program->microbatches, 4);
