@@ -15,7 +15,7 @@ namespace longhaul {
 // the boundaries, their frames and codec states. Then what a process has anyway. Pages of files
 // (libraries, token files) are not counted: the kernel may drop them, and processes share them.
 // What runs took was within a factor of kMemoryPlanFactor of it, each way, in the sizes that tests
-// measure (docs/models.md has them).
+// measure (docs/engines.md has them).
 struct ResourcePlan {
   int processes;
   int64_t bytes;         // of all processes together

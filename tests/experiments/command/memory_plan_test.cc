@@ -43,7 +43,7 @@ std::vector<double> PeaksOf(const std::string& results) {
   return peaks;
 }
 
-// Rows of the table in docs/models.md.
+// Rows of the table in docs/engines.md.
 TEST_P(MemoryPlan, PeakMemoryIsWithinTheStatedFactorOfThePrediction) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's own memory is in no prediction";

@@ -248,7 +248,7 @@ TEST(MemoryTerms, GpusAreOfTheRanksThatCompute) {
   EXPECT_NE(plan.device_bytes[0], plan.device_bytes[1]);
   EXPECT_TRUE(PlanWith(kModel).device_bytes.empty());
   EXPECT_EQ(kGpuContextBytes, 750'000'000) << "beside it, of each process";
-  EXPECT_EQ(kMemoryPlanFactor, 1.1) << "which docs/models.md gives";
+  EXPECT_EQ(kMemoryPlanFactor, 1.1) << "which docs/engines.md gives";
 }
 
 // A run whose compute is slept keeps its parameters, its boundaries and its rows.
