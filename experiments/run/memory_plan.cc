@@ -210,14 +210,22 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
                         (rule.sends != OuterRule::Sends::kGradient) +
                         (spec.outer.mean == "senders");
   bytes += (copies + (crossing < floats ? 1 : 0)) * crossing * kFloat;
-  bytes += CodecStateBytes(spec.outer.codec, 1, crossing);
-  // A frame of each group, and what the transport has of them on its way in or out.
+  // What the codec remembers, a frame of each group that meets, and what the transport has of them on
+  // its way in or out.
+  const auto exchange = [crossing](const OuterSpec& outer, double meeting) {
+    double frame = 0;
+    for (const CodecUntil& c : CodecsOf(outer)) {
+      frame = std::max(frame, FrameBytes(c.codec, 1, crossing, DType::kF32));
+    }
+    return CodecStateBytes(outer.codec, 1, crossing) + (meeting + (meeting - 1)) * frame;
+  };
+  OuterSpec outer = ToOuterSpec(spec);
   const auto groups = static_cast<double>(spec.outer.groups);
-  double frame = 0;
-  for (const CodecUntil& c : CodecsOf(ToOuterSpec(spec))) {
-    frame = std::max(frame, FrameBytes(c.codec, 1, crossing, DType::kF32));
-  }
-  return bytes + (groups + (groups - 1)) * frame;
+  if (!spec.outer.cluster_groups) return bytes + exchange(outer, groups);
+  const auto cluster = static_cast<double>(outer.cluster);
+  bytes += exchange(outer, cluster);
+  if (!outer.global_codec.empty()) outer.codec = outer.global_codec;
+  return bytes + exchange(outer, groups / cluster);
 }
 
 StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& program,

@@ -1,5 +1,9 @@
 // Every outer algorithm by its spec in experiments/specs, shortened: it runs, says its source, learns
 // something, and sends what is planned. The long form: system_runs.h.
+#include <map>
+#include <sstream>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,6 +43,33 @@ TEST_P(OuterSpecs, RunAndSendWhatIsPlanned) {
   if (GetParam() == "diloco-x") share.is_bound = true;  // its rank follows the deltas
   ExpectPlannedBytes(path, sets, run, share);
   if (LongSystems()) ExpectWhatLongSystemsHold(path, sets, run);
+}
+
+// docs/outer.md: its first table has what the rule says, the others have the name.
+TEST_P(OuterSpecs, AreOnTheirPage) {
+  const OuterRule& rule = *FindOuterRule(GetParam());
+  std::istringstream page(ReadFile(std::string(LONGHAUL_SPECS) + "/../../docs/outer.md"));
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with('|') && line.find("`" + GetParam() + "`") != std::string::npos) {
+      rows.push_back(line);
+    }
+  }
+  ASSERT_GE(rows.size(), 4u) << "what it does, bytes, memory, golden";
+  const std::string& row = rows.front();
+  ASSERT_THAT(row, StartsWith("| `" + GetParam() + "` | "));
+  const std::string figures = row.substr(row.rfind(" | "));
+  EXPECT_THAT(figures, StartsWith(rule.crosses == OuterRule::Crosses::kGradients
+                                      ? " | -, -, "
+                                      : fmt::format(" | {:g}, {:g}, ", rule.lr, rule.momentum)));
+  EXPECT_THAT(figures,
+              HasSubstr(rule.codec.empty() ? "a choice" : fmt::format("`{}`", rule.codec)));
+  const std::map<std::string_view, std::string> inner = {
+      {"adamw", "AdamW"},         {"muon", "Muon"},         {"sgd", ", SGD"},
+      {"plain-sgd", "plain SGD"}, {"sign-sgd", "sign-SGD"}, {"onebit-adam", "`onebit-adam` |"}};
+  EXPECT_THAT(figures, HasSubstr(inner.at(rule.inner)));
+  EXPECT_EQ(figures.find("overlap H") != std::string::npos, rule.late_round);
+  EXPECT_EQ(figures.find(fmt::format("mix {:g}", rule.mix)) != std::string::npos, rule.mix > 0);
 }
 
 std::vector<std::string> Names() {

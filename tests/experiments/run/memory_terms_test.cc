@@ -57,6 +57,19 @@ TEST(MemoryTerms, AnOuterStepHoldsFourCopiesAndAFrameOfEachGroupComingAndGoing) 
       << "data parallel: the average alone";
 }
 
+// Six groups in clusters of two: start, momentum, delta and mean of each level; three frames between
+// the two of a cluster, five between the three clusters, whose codec remembers what it lost.
+TEST(MemoryTerms, EachLevelHasItsCopiesItsFramesAndWhatItsCodecRemembers) {
+  const Sets levels = kOneStage + Sets{"outer.groups=6",         "outer.algorithm=hierarchical",
+                                       "outer.inner_steps=5",    "outer.codec=int8-b64",
+                                       "outer.cluster_groups=2", "outer.global_every=2"};
+  const int64_t alone = BytesWith(kOneStage) - kProcess;
+  EXPECT_EQ(BytesWith(levels) - kProcess - 6 * alone,
+            6 * (8 * 4 * kParameters + (3 + 5) * Int8Frame(kParameters)));
+  EXPECT_NEAR(Adds(levels, {"outer.global_codec=int8-b64+ef"}), 6 * 4 * kParameters, 6 * 64)
+      << "but for what a state has beside its numbers";
+}
+
 // The head goes, with its gradient and moments; the head's part of the embedding's gradient comes.
 // Over stages the last one holds a copy in the head's place, and both ends have the other's part
 // while it crosses, and a frame each way: behind the last backward pass, when activations are gone,
