@@ -18,7 +18,7 @@ import torch
 from diloco_golden_gpt import (BLOCKS, CLIP, CORPUS_TOKENS, DECAY, LR, SEED, STEPS, VOCAB,
                                ErrorFeedback, Gpt, batch, fold_seed, in_order, int4_b64, laid_out,
                                rate, splitmix64, taken_apart, topk)
-from diloco_golden_gradients import Clipping, DataParallelSgd, Decoupled, OneBitAdam
+from diloco_golden_gradients import Clipping, DataParallelSgd, Decoupled, OneBitAdam, PowerSgd, Swarm
 
 FOLDER = pathlib.Path(__file__).parents[2] / "golden"
 
@@ -314,6 +314,8 @@ RUNS = {
     "outer_dgc.txt": Clipping,
     "outer_demo.txt": Decoupled,
     "outer_onebit_adam.txt": OneBitAdam,
+    "outer_powersgd.txt": PowerSgd,
+    "outer_swarm.txt": Swarm,
 }
 
 

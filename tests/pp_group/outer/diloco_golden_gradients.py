@@ -3,8 +3,9 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from diloco_golden_gpt import (CLIP, DECAY, LR, ErrorFeedback, dct_top32, in_order, laid_out, one_bit,
-                               rate, taken_apart, topk)
+                               rate, taken_apart, topk, uniform)
 
 
 class DataParallelSgd:
@@ -67,6 +68,54 @@ class Decoupled(Clipping):
             delta.mul_(0.999).add_(laid_out([p.grad for p in in_order(model)]), alpha=rate(step, self.peak))
             sent.append(dct_top32(delta))
             delta.sub_(sent[-1])
+        self.spread(sum(sent) / len(sent), models)
+
+
+class PowerSgd(Clipping):
+    """PowerSGD: of the gradients, folded to a square, products of rank 4 with what they lost before."""
+
+    inner, peak = "sgd", 0.1
+
+    def begin(self, start):
+        self.n = len(laid_out(list(in_order(start))))
+        self.cols = math.ceil(math.sqrt(self.n))
+        q = torch.tensor([[2 * uniform(0, j * self.cols + k, purpose=4) - 1 for j in range(4)]
+                          for k in range(self.cols)], dtype=torch.float64)
+        self.q = [q / q.norm(dim=0) for _ in range(self.groups)]
+        self.lost = [torch.zeros(self.n) for _ in range(self.groups)]
+
+    def gradients(self, step, models):
+        sent = []
+        for g, model in enumerate(models):
+            wanted = self.lost[g] + laid_out([p.grad for p in in_order(model)])
+            m = F.pad(wanted, (0, -self.n % self.cols)).view(-1, self.cols).double()
+            p = torch.linalg.qr(m @ self.q[g]).Q
+            q = m.T @ p
+            self.q[g] = q / q.norm(dim=0)
+            sent.append((p @ q.T).float().flatten()[: self.n])
+            self.lost[g] = wanted - sent[-1]
+        self.spread(sum(sent) / len(sent), models)
+
+
+class Swarm(Clipping):
+    """SWARM's averaging: gradients in the nearest of 256 values of a dynamic map, by blocks of 4096."""
+
+    inner, peak = "adamw", LR
+
+    def begin(self, start):
+        halves = [(0.1 + 0.9 * (j + 0.5) / 2**i) * 10.0 ** (i - 6) for i in range(7) for j in range(2**i)]
+        self.map = torch.tensor(sorted([0.0, 1.0] + halves + [-x for x in halves]), dtype=torch.float32)
+
+    def crossed(self, flat):
+        parts = []
+        for part in flat.split(4096):
+            largest = part.abs().max()
+            between = (self.map[1:].double() + self.map[:-1].double()) / 2
+            parts.append(self.map[torch.bucketize((part / largest).double(), between)] * largest)
+        return torch.cat(parts)
+
+    def gradients(self, step, models):
+        sent = [self.crossed(laid_out([p.grad for p in in_order(m)])) for m in models]
         self.spread(sum(sent) / len(sent), models)
 
 
