@@ -22,6 +22,7 @@ import subprocess
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
+SPEC = TOP / "experiments/specs/clock-pair.toml"
 BAR = 0.02
 # Where a whole message is under way, and nothing behind it tells that its end was dropped.
 TAIL = {"global": 0.15, "worst-case": 0.04}
@@ -42,12 +43,11 @@ SHORT = [("continental-us", "1f1b", "none"), ("continental-us", "1f1b", "diloco"
          ("transpacific", "gpipe", "streaming"), ("global", "1f1b", "diloco"), ("worst-case", "gpipe", "none")]
 
 
-def play(tests, cell):
+def play(tests, cell, spec=SPEC, more=()):
     """The rows of virtual_run, and what it says of frames."""
     profile, schedule, outer = cell
-    sets = [f"net.profile={profile}", *SCHEDULES[schedule], *OUTERS[outer]]
-    words = ["timeout", "600", TOP / "tests/netem/guest/run_guest.sh", "--virtual", tests / "virtual_run",
-             TOP / "experiments/specs/clock-pair.toml", *sets]
+    sets = [f"net.profile={profile}", *SCHEDULES[schedule], *OUTERS[outer], *more]
+    words = ["timeout", "600", TOP / "tests/netem/guest/run_guest.sh", "--virtual", tests / "virtual_run", spec, *sets]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode == 77:
         sys.exit(done.stdout.strip())

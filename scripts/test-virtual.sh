@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The lab's links and a run's schedules on a kernel whose time is virtual, in User Mode Linux guests:
 # links against closed forms, twice, alike within 2 us; then the clock of simulated runs against
-# the kernel's own TCP.
+# the kernel's own TCP; then losses, bit by bit, in three places.
 # Usage: scripts/test-virtual.sh FOLDER_OF_TESTS [all]     (make test-virtual)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,3 +28,6 @@ paste -d '|' "$said/first.figures" "$said/second.figures" | awk -F '|' '
   { echo "test-virtual: two runs differ by more than eight readings of the clock (2.05 us)"; exit 1; }
 echo "test-virtual: $(wc -l <"$said/first.figures") figures within their bounds, the same in two runs"
 python3 bench/virtual_grid.py --tests "$tests" --check ${2:+--grid "$2"}
+# The same spec trained on the simulated clock, over tap and over the guest's netem, in time that is real.
+python3 bench/clock_pairs.py --tests "$tests" --longhaul "$tests/../longhaul" --guest --losses --steps 6 \
+  --profiles continental-us --schedules 1f1b || { status=$?; [ "$status" = 77 ] || exit "$status"; }

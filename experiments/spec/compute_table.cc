@@ -73,10 +73,11 @@ void ReadMachine(TableReader& r, const TomlValue& table, RunSpec& spec, RunSpec:
   r.Check(flops || r.Has("forward_s") || !spec.simulated_clock(), "flops_per_s",
           "is missing, and so is forward_s: a machine is flops_per_s and mfu, or forward_s and "
           "backward_s");
+  const bool seconds = r.Has("forward_s") || r.Has("backward_s");
+  r.Check(!flops || !seconds, "flops_per_s",
+          "and forward_s or backward_s: one of them says how long a pass takes");
   r.Check(flops == r.Has("mfu"), flops ? "mfu" : "flops_per_s",
           "is missing: flops_per_s and mfu are given together");
-  r.Check(!flops || (!r.Has("forward_s") && !r.Has("backward_s")), "flops_per_s",
-          "and forward_s or backward_s: one of them says how long a pass takes");
   if (flops) r.Within("flops_per_s", compute->flops_per_s, 1, 1e21, "operations a second");
   if (flops) r.Within("mfu", compute->mfu, 1e-6, 1, "of flops_per_s");
   if (r.Has("memory_gb")) r.Within("memory_gb", compute->memory_gb, 1e-3, 1e9, "GB");
@@ -85,7 +86,7 @@ void ReadMachine(TableReader& r, const TomlValue& table, RunSpec& spec, RunSpec:
           fmt::format("has {} values; want one for each of outer.groups = {}", groups,
                       spec.outer.groups));
   for (const double speed : compute->group_speed) r.Within("group_speed", speed, 1e-3, 1e3, "each");
-  if (flops) return;
+  if (flops && !seconds) return;
   ReadSeconds(r, table, "forward_s", spec.schedule.stages, &compute->forward_s);
   ReadSeconds(r, table, "backward_s", spec.schedule.stages, &compute->backward_s);
 }

@@ -1,11 +1,13 @@
 // `longhaul plan` as a user types it, from whatever folder.
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/doc_table.h"
 #include "tests/experiments/command/command_line.h"
 
 namespace longhaul {
@@ -84,6 +86,43 @@ TEST(PlanCommand, AMissingFileIsOneLineWithBothOfItsNames) {
       set.output,
       "longhaul: --set plan.calibration=[\"x/../n.json\"]:1: 'plan.calibration' is 'x/../n.json', and "
       "there is no file /tmp/n.json: names on the command line count from the working folder\n");
+}
+
+// docs/plan.md: the example's table, and of the choices that were run for real what stands as predicted.
+TEST(PlanCommand, ThePageHasWhatItPrints) {
+  const std::string top = std::filesystem::weakly_canonical(LONGHAUL_SPECS "/../..").string();
+  const std::string page = top + "/docs/plan.md";
+  const CommandResult shown = PlanIn(top, "examples/plan/plan.toml --rows 5");
+  ASSERT_EQ(shown.exit_status, 0) << shown.output;
+  ExpectTableInPage(page, "example", "```\n" + shown.output + "```\n");
+  const std::string text = ReadFile(page);
+  const std::string one_group =
+      " --set outer.groups=1 --set train.batch_rows=16 --set outer.inner_steps=0"
+      " --set plan.inner_steps=[0] --set 'plan.algorithms=[\"diloco\"]'";
+  for (const auto& [links, sets] :
+       {std::pair<std::string, std::string>("two-sites", kFew),
+        {"slow-node", one_group + " --set schedule.stages=4"},
+        {"home-ring", one_group + " --set schedule.stages=5 --set model.blocks=10"}}) {
+    const CommandResult plan = PlanIn(
+        top, "examples/plan/plan.toml --json --links examples/plan/" + links + ".json" + sets);
+    ASSERT_EQ(plan.exit_status, 0) << plan.output;
+    const json rows = json::parse(plan.output).at("rows");
+    for (size_t i = 0; i < 2; ++i) {
+      std::string row = "| " + links + " | " + rows[i].at("schedule").get<std::string>() + ", " +
+                        rows[i].at("codecs").get<std::string>();
+      if (links == "two-sites") row += ", diloco, H = 30";
+      std::string nodes;
+      for (const json& group : rows[i].at("placement").at("groups")) {
+        nodes += nodes.empty() ? "" : " / ";
+        for (const json& node : group) {
+          nodes += (nodes.empty() || nodes.ends_with(' ') ? "" : " ") + node.get<std::string>();
+        }
+      }
+      char step_s[32];
+      std::snprintf(step_s, sizeof step_s, "%.4f", rows[i].at("step_s").get<double>());
+      EXPECT_THAT(text, HasSubstr(row + " | " + nodes + " | " + step_s + " | "));
+    }
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 namespace longhaul {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -104,6 +105,17 @@ TEST(SimulatedRun, WhatCannotBeIsOneLineBeforeAnythingStarts) {
               HasSubstr("not enough memory on the simulated machine: with schedule '1f1b'"));
   EXPECT_THAT(refused({"net.emulator=tap"}), HasSubstr("asks for a real interface"));
   EXPECT_THAT(refused({"net.profile=moon"}), HasSubstr("moon"));
+  // Files that keys name: the key, the file, why, and from where its name counts.
+  for (const char* key : {"net.profile", "model.init"}) {
+    EXPECT_THAT(refused({std::string(key) + "=none.toml"}),
+                AllOf(HasSubstr(std::string(key) + ": "), HasSubstr("none.toml: "),
+                      HasSubstr("No such file or directory")));
+  }
+  const std::string links = scratch.File(
+      "deaf.toml",
+      "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n[[node]]\nname = \"c\"\n[[node]]\n"
+      "name = \"d\"\n[between]\nprofile = \"regional\"\nloss = \"100%\"\n");
+  EXPECT_THAT(refused({"net.profile=" + links}), HasSubstr("path a > b loses everything"));
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ TEST(ComputeTable, WhatCannotBeSleptIsRefusedInOneLine) {
   EXPECT_THAT(ErrorWith({"compute=slow"}), HasSubstr("'slow'; want \"measured\" or a table"));
   EXPECT_THAT(ErrorWith({"compute=3"}), HasSubstr("compute"));
   EXPECT_THAT(ErrorWith({"compute.forward_s=0.1"}), HasSubstr("compute.backward_s"));
+  EXPECT_THAT(ErrorWith({"net.clock=simulated", "net.transport=loopback", "net.profile=regional",
+                         "compute.flops_per_s=1e12", "compute.backward_s=0.1"}),
+              HasSubstr("'compute.flops_per_s' and forward_s or backward_s: one of them says"));
   const std::string backward = "compute.backward_s=0.1";
   EXPECT_THAT(ErrorWith({backward, "compute.forward_s=-0.1"}), HasSubstr("-0.1; want 0 to 3600"));
   EXPECT_THAT(ErrorWith({backward, "compute.forward_s=nan"}),

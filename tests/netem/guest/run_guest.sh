@@ -4,6 +4,7 @@
 #   --virtual  in the kernel of scripts/virtual_kernel.sh, whose time is virtual: computing takes none,
 #              and when nobody computes the clock goes on to the next timer. CLOCK=basic: computing takes
 #              the time it takes here, for programs that poll, which the other clock would hang.
+# GUEST_MEMORY: of the guest, 1G if it is not set.
 # Exit status: the program's own; 77 (skipped) where the kernel or its modules are missing; 70 where
 # the guest died without a verdict (its last words are printed).
 set -u
@@ -60,7 +61,7 @@ if grep -qm1 amx_tile /proc/cpuinfo; then
     skip "this processor has AMX, for which linux.uml needs wide_state.c, and that does not compile"
 fi
 # A guest that hangs must not outlive whoever waits for it no longer.
-$first setpriv --pdeathsig KILL env LD_PRELOAD="$wide" "$kernel" "${words[@]}" mem=1G umid="longhaul-$$" uml_dir="$results/uml" root=/dev/root rootfstype=hostfs \
+$first setpriv --pdeathsig KILL env LD_PRELOAD="$wide" "$kernel" "${words[@]}" mem=${GUEST_MEMORY:-1G} umid="longhaul-$$" uml_dir="$results/uml" root=/dev/root rootfstype=hostfs \
   rootflags=/ ro init="$here/init.sh" con=null con0=fd:0,fd:1 ssl=null quiet \
   results="$results" </dev/null >"$results/console" 2>&1
 
