@@ -98,7 +98,7 @@ def main():
     arguments.longhaul, arguments.spec = arguments.longhaul.resolve(), arguments.spec.resolve()
     places = ["tap"] + ["guest"] * arguments.guest
     times = "" if arguments.losses else "".join(
-        f" {what}: simulated, {', '.join(places)}, s | over simulated, % |" for what in ("step", "round"))
+        f" {what}: simulated, {place}, s | {place} over simulated, % |" for place in places for what in ("step", "round"))
     print(f"| links | schedule | losses alike: {', '.join(places)} |{times}")
     print("|---|---|---|" + "---|" * times.count("|"))
     different = False
@@ -119,17 +119,17 @@ def main():
                 if not arguments.losses:
                     ends = [s for _, s in simulated.execute(
                         "select step, simulated_s from simulated_times where group_index = 0 and stage = 0 order by 1")]
-                    each = [step_and_round_of_ends(ends, arguments.inner_steps),
-                            step_and_round_of_workers(run(arguments, folder + "/injected",
-                                                          sets + ["net.emulator=tap"]), arguments.inner_steps)]
+                    injected = run(arguments, folder + "/injected", sets + ["net.emulator=tap"])
+                    pairs = [*zip(step_and_round_of_ends(ends, arguments.inner_steps),
+                                  step_and_round_of_workers(injected, arguments.inner_steps))]
                     if arguments.guest:
+                        # The clock of links whose frames netem cuts to the MTU, and the kernel on them.
                         played, _ = virtual_grid.play(arguments.tests.resolve(), (profile, schedule, "diloco"),
                                                       arguments.spec, sets)
-                        each.append(step_and_round_of_ends([t for _, rank, t, _ in played if rank == 0],
-                                                           arguments.inner_steps))
-                    for figures in zip(*each):
-                        row += f" {', '.join(f'{t:.3f}' for t in figures)} | "
-                        row += ", ".join(f"{100 * (t / figures[0] - 1):+.1f}" for t in figures[1:]) + " |"
+                        pairs += zip(*(step_and_round_of_ends([row[column] for row in played if row[1] == 0],
+                                                              arguments.inner_steps) for column in (3, 2)))
+                    for ours, theirs in pairs:
+                        row += f" {ours:.3f}, {theirs:.3f} | {100 * (theirs / ours - 1):+.1f} |"
                 print(row, flush=True)
     if different:
         sys.exit("losses or parameters differ")

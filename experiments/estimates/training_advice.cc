@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "experiments/estimates/interval.h"
 #include "experiments/record/record_rows.h"
+#include "netem/topology/topology_file.h"
 
 namespace longhaul {
 namespace {
@@ -38,6 +39,25 @@ void Judge(const std::string& name, const std::vector<double>& off, const std::v
       "note: {} learnt no more than byte frequencies: it ends at {:.3f}{} nat (codec {}), and the "
       "unigram entropy of the held-out tokens is {:.3f}; it says nothing of codecs",
       name, loss.value, interval, with ? "on" : "off", unigram_nat));
+}
+
+// What the clock of simulated links leaves out of these.
+std::vector<std::string> ClockAdvice(const RunSpec& spec) {
+  std::vector<std::string> advice;
+  const auto links = MeshNamed(spec.net.profile, static_cast<int>(spec.workers()));
+  if (links.ok() && std::any_of(links->paths.begin(), links->paths.end(),
+                                [](const PathSpec& path) { return MeanLoss(path) > 0; })) {
+    advice.push_back(fmt::format(
+        "net.profile = \"{}\" loses packets, which the simulated clock has no model of: on such "
+        "links steps and exchanges take longer than it says",
+        spec.net.profile));
+  }
+  if (spec.net.congestion_control == "bbr") {
+    advice.push_back(
+        "net.congestion_control = \"bbr\": a kernel's BBR sends short messages at a low pace, which "
+        "the simulated clock has no model of: steps take longer than it says (docs/virtual-time.md)");
+  }
+  return advice;
 }
 
 }  // namespace
@@ -82,9 +102,8 @@ std::vector<std::string> WarmUpAdvice(const RunSpec& spec) {
 }
 
 std::vector<std::string> LinkAdvice(const RunSpec& spec) {
-  if (spec.net.profile.empty() || spec.net.transport != "loopback" || spec.simulated_clock()) {
-    return {};
-  }
+  if (spec.simulated_clock()) return ClockAdvice(spec);
+  if (spec.net.profile.empty() || spec.net.transport != "loopback") return {};
   return {fmt::format(
       "net.profile = \"{}\" has no effect with net.transport = \"loopback\": all ranks are in this "
       "process; --set net.transport=ucx puts them behind these links",

@@ -35,7 +35,8 @@ std::vector<std::string> LearntNothing(const RunRow& run,
 constexpr double kLeastWarmUpShare = kWarmUpShare;
 std::vector<std::string> WarmUpAdvice(const RunSpec& spec);
 
-// Before a run: links that are named and that nothing goes over.
+// Before a run: links that are named and that nothing goes over, or of which the simulated clock leaves
+// something out.
 std::vector<std::string> LinkAdvice(const RunSpec& spec);
 
 // After training, from the runs' facts: a clip_norm that acted in under 5 % of all steps.

@@ -29,6 +29,8 @@ target_compile_definitions(experiments_estimates_estimators_scipy_test PRIVATE
   LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/estimates/estimators_scipy.py")
 longhaul_test(experiments/estimates/step_time_test.cc experiments/estimates/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
+target_compile_definitions(experiments_estimates_step_time_test PRIVATE
+  LONGHAUL_TEST_LOSSY="${CMAKE_CURRENT_SOURCE_DIR}/experiments/virtual/lossy.toml")
 longhaul_test(experiments/estimates/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimates/price_law_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/report/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
