@@ -91,9 +91,10 @@ absl::Status CheckFiles(const Arguments& arguments) {
 }
 
 absl::Status Price(const Arguments& arguments, bool* documented) {
-  if (arguments.threads < 1) {
+  constexpr int64_t kMostThreads = 4096;
+  if (arguments.threads < 1 || arguments.threads > kMostThreads) {
     return absl::InvalidArgumentError(
-        fmt::format("--threads {}: want 1 or more", arguments.threads));
+        fmt::format("--threads {}: want 1 to {}", arguments.threads, kMostThreads));
   }
   const absl::StatusOr<PriceInput> input = ReadPriceInput(arguments.price);
   if (!input.ok()) return input.status();

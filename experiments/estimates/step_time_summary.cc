@@ -189,14 +189,21 @@ double MeanCompute(const std::vector<StageCost>& costs, int64_t ranks, int64_t m
 void AddOuter(int64_t chunks, const std::vector<StepRow>& steps, const std::vector<LinkRow>& links,
               const std::vector<CrossingRow>& crossings, StepTime& out) {
   std::vector<double> outer;
-  std::map<int64_t, bool> syncs;
+  std::map<int64_t, std::vector<double>> syncs;  // of every worker, by step
   for (const StepRow& row : steps) {
     if (!row.outer_synced) continue;
     outer.push_back(row.outer_s);
-    syncs[row.step] = true;
+    syncs[row.step].push_back(row.outer_s);
   }
   if (outer.empty()) return;
   out.outer_measured_s = static_cast<double>(chunks) * Mean(outer);
+  out.outer_steps = static_cast<int64_t>(syncs.size());
+  out.outer_least_s = std::numeric_limits<double>::infinity();
+  for (const auto& [step, of_workers] : syncs) {
+    const double mean_s = static_cast<double>(chunks) * Mean(of_workers);
+    out.outer_least_s = std::min(out.outer_least_s, mean_s);
+    out.outer_most_s = std::max(out.outer_most_s, mean_s);
+  }
   for (const CrossingRow& c : crossings) {
     if (c.direction != Direction::kOuter) continue;
     const auto link = LinkOf(links, {c}, Direction::kOuter, c.src_rank, c.dst_rank,

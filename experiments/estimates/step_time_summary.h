@@ -35,6 +35,8 @@ struct StepTime {
   Measured compute_utilisation;  // forward + backward + optimizer over wall, mean of workers
   // Per outer step, mean over workers: measured, and 8 kappa b / R + RTT/2 of the largest message.
   std::optional<double> outer_measured_s, outer_predicted_s;
+  int64_t outer_steps = 0;  // measured_s is their mean; the shortest and the longest of them:
+  double outer_least_s = 0, outer_most_s = 0;
   // Why times are no prediction's to be judged by: "timing disturbed: ..." (workers outnumber the
   // cores or waited for one, a worker or the emulator did not run), a record that says nothing of
   // that, a run that is not ok; or why there is no prediction.

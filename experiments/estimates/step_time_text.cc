@@ -124,7 +124,8 @@ absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
         steps, ended_s, ended_s / static_cast<double>(steps));
   }
   if (t->outer_measured_s) {
-    text += fmt::format("\nouter step: measured {:.4f} s", *t->outer_measured_s);
+    text += fmt::format("\nouter step: measured {:.4f} s (mean of {}: {:.4f} to {:.4f})",
+                        *t->outer_measured_s, t->outer_steps, t->outer_least_s, t->outer_most_s);
     if (t->outer_predicted_s) {
       text += fmt::format(", predicted {:.4f} s (its largest message on an idle link)",
                           *t->outer_predicted_s);

@@ -120,9 +120,11 @@ absl::StatusOr<SqliteHandle> OpenToRead(const std::string& file) {
   return OpenDatabase("file:" + file + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
 }
 
-// For the end of a message: "", or the first folder in `folder` by name that has a record.
+// For the end of a message: the first folder in `folder` by name that has a record; of a file that
+// a record is named by its folder; else "".
 std::string RecordsBelow(const std::string& folder) {
   std::error_code error;
+  if (std::filesystem::is_regular_file(folder, error)) return "; a record is named by its folder";
   std::string first;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().string();

@@ -186,6 +186,10 @@ absl::StatusOr<std::vector<ListedRecord>> ListRecordsBelow(const std::string& fo
   namespace fs = std::filesystem;
   constexpr int kLevels = 3;
   std::error_code error;
+  if (fs::is_regular_file(folder, error)) {
+    return absl::NotFoundError(
+        fmt::format("list '{}': a file; a record is named by its folder", folder));
+  }
   if (!fs::is_directory(folder, error)) {
     return absl::NotFoundError(fmt::format(
         "list '{}': no such folder; `longhaul run` and `longhaul measure` write records into "

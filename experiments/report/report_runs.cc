@@ -34,14 +34,21 @@ std::string StepTimesPart(const std::vector<StepTime>& times) {
 }
 
 std::string OuterPart(const std::vector<StepTime>& times) {
-  Table table{.columns = ColumnsOf("run | arm | links | measured, s | predicted, s")};
+  Table table{
+      .columns = ColumnsOf(
+          "run | arm | links | outer steps | measured, s | shortest to longest, s | predicted, s")};
   for (const StepTime& t : times) {
     if (!t.outer_measured_s || !t.p2_s) continue;
-    table.Add(
-        {t.run, t.arm, t.profile, {t.outer_measured_s, "{:.4f}"}, {t.outer_predicted_s, "{:.4f}"}});
+    table.Add({t.run,
+               t.arm,
+               t.profile,
+               t.outer_steps,
+               {t.outer_measured_s, "{:.4f}"},
+               fmt::format("{:.4f} to {:.4f}", t.outer_least_s, t.outer_most_s),
+               {t.outer_predicted_s, "{:.4f}"}});
   }
   if (table.rows.empty()) return "";
-  return "<h3>Outer synchronisation</h3><p class=\"note\">Per outer step, mean over workers; "
+  return "<h3>Outer synchronisation</h3><p class=\"note\">Mean over outer steps and workers; "
          "predicted: the largest message on an idle link, 8 &kappa; b / R + RTT/2.</p>" +
          HtmlGrid(table);
 }

@@ -201,6 +201,8 @@ TEST_F(Price, WhatIsWrongIsOneLine) {
   std::vector<std::string> threads = Words(codec);
   *(std::find(threads.begin(), threads.end(), "--threads") + 1) = "0";
   EXPECT_THAT(Refusal(threads), HasSubstr("--threads 0"));
+  *(std::find(threads.begin(), threads.end(), "--threads") + 1) = "4294967297";  // 1, as an int
+  EXPECT_THAT(Refusal(threads), HasSubstr("--threads 4294967297: want 1 to 4096"));
   EXPECT_THAT(with({"--csv", "/nowhere/rows.csv"}), HasSubstr("/nowhere/rows.csv"));
   with({"--csv", Path("left.csv"), "--report", "/nowhere/page.html"});
   EXPECT_FALSE(std::filesystem::exists(Path("left.csv"))) << "nothing is left of what failed";

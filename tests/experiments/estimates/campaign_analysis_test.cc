@@ -248,6 +248,9 @@ TEST_F(CampaignAnalysisTest, StepTimesOfShapedRunsMatchTheirPrediction) {
     EXPECT_GT(t->residual.interval->high, std::log(1.05));
     EXPECT_GT(*t->p1_s, *t->p2_s);
     EXPECT_NEAR(*t->outer_measured_s, 0.055, 1e-12);
+    EXPECT_EQ(t->outer_steps, 4);
+    EXPECT_NEAR(t->outer_least_s, 0.055, 1e-12);
+    EXPECT_NEAR(t->outer_most_s, 0.055, 1e-12);
     // 2 messages were 250 kB: 125 kB each at 100 Mbit/s, and half of 65 ms.
     EXPECT_NEAR(*t->outer_predicted_s, 62'500.0 * 8 * 1514 / 1448 / 100e6 + 0.0325, 1e-9);
     const absl::StatusOr<std::string> text = StepTimeSummary(*record_, run.id, spec);

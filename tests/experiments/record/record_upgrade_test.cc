@@ -76,6 +76,10 @@ TEST(RecordUpgrade, WhatIsNoRecordIsRefusedAndAFolderOfRecordsNamesOne) {
   std::ofstream(folder + "/longhaul.sqlite").flush();
   EXPECT_EQ(read().code(), absl::StatusCode::kNotFound) << read();
   EXPECT_THAT(std::string(read().message()), testing::HasSubstr("nothing was written"));
+  EXPECT_THAT(
+      std::string(
+          Record::Open(folder + "/longhaul.sqlite", Record::Mode::kRead).status().message()),
+      testing::EndsWith("named by its folder"));
   std::ofstream(folder + "/longhaul.sqlite") << std::string(4096, 'x');
   EXPECT_EQ(Record::Open(folder, Record::Mode::kWrite).status().code(),
             absl::StatusCode::kDataLoss);
