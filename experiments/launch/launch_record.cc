@@ -191,7 +191,8 @@ std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& 
   }
   if (std::all_of(bytes_on_paths.begin(), bytes_on_paths.end(),
                   [](const auto& path) { return path.second == 0; })) {
-    return GridText(ranks) + "\nno path carried anything\n";
+    return GridText(ranks) +
+           "\nno path carried anything (ranks that a program starts itself stay in its node)\n";
   }
   return fmt::format("{}\n{}bytes: Ethernet frames, as the emulator counted them\n",
                      GridText(ranks), GridText(paths));

@@ -194,7 +194,7 @@ TEST_F(Price, WhatIsWrongIsOneLine) {
   EXPECT_THAT(with({"--rows", "20", "--budget", "1"}), HasSubstr("as many to verify a choice"));
   EXPECT_THAT(with({"--context", "64"}), HasSubstr("at most 32"));
   EXPECT_THAT(with({"--budget", "-1"}), HasSubstr("above 0"));
-  EXPECT_THAT(with({"--budget", "nan"}), HasSubstr("above 0"));
+  EXPECT_EQ(RunLonghaul(Words({"--codec", "int4-b64", "--budget", "nan"})).exit_status, 2);
   EXPECT_THAT(with({"--allow", "0"}), HasSubstr("above 0"));
   EXPECT_THAT(with({"--move", "1"}), HasSubstr("--budget"));
   EXPECT_THAT(with({"--gradient-rows", "2"}), HasSubstr("5 or more"));
