@@ -95,7 +95,7 @@ std::vector<std::string> WholeTensorAdvice(const RunSpec& spec) {
     const auto& [direction, codec] = place;
     if (tensors.whole.empty()) continue;
     lines.push_back(
-        fmt::format("note: '{}' = \"{}\" sends tensors of {} in {} sizes whole, the "
+        fmt::format("note: '{}' = \"{}\" sends tensors of {} of {} sizes whole, the "
                     "largest {}",
                     KeyOf(spec, direction, codec), codec, tensors.whole.size(),
                     tensors.shapes.size(), Largest(codec, tensors.whole)));

@@ -37,7 +37,7 @@ TEST(WholeTensors, ARankAboveOneOfTwoMatricesIsSaid) {
   EXPECT_EQ(CheckCodecsFit(spec), absl::OkStatus());
   EXPECT_THAT(WholeTensorAdvice(spec),
               ElementsAre(AllOf(
-                  HasSubstr("'outer.codec' = \"powersgd-r61\""), HasSubstr("1 in 2 sizes"),
+                  HasSubstr("'outer.codec' = \"powersgd-r61\""), HasSubstr("1 of 2 sizes"),
                   HasSubstr("58496 elements, a matrix of 242 x 242"), HasSubstr("up to rank 60"))));
 }
 
