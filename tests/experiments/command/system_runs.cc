@@ -28,11 +28,13 @@ std::vector<std::string> ArgumentsOf(const std::string& path, const std::vector<
   return arguments;
 }
 
-bool HasCheckpoint(const std::string& results) {
+// Whether a rank has written the second: then all have the first, from which a run goes on.
+bool HasTwoCheckpoints(const std::string& results) {
   std::error_code ignored;  // files come and go
   for (auto at = std::filesystem::recursive_directory_iterator(results, ignored);
        !ignored && at != std::filesystem::recursive_directory_iterator(); at.increment(ignored)) {
-    if (at->path().extension() == ".ckpt") return true;
+    const std::string name = at->path().filename().string();
+    if (name.ends_with(".ckpt") && name.find("-step20") != std::string::npos) return true;
   }
   return false;
 }
@@ -162,7 +164,7 @@ void ExpectTheSameAfterAKill(const std::string& path, const std::vector<std::str
   std::vector<std::string> saving = sets;
   saving.push_back("checkpoint.every_steps=10");
   const pid_t pid = StartLonghaul(ArgumentsOf(path, saving, results), output);
-  EXPECT_TRUE(Eventually([&] { return HasCheckpoint(results); })) << ReadFile(output);
+  EXPECT_TRUE(Eventually([&] { return HasTwoCheckpoints(results); })) << ReadFile(output);
   kill(pid, SIGKILL);
   ASSERT_EQ(WaitFor(pid, output).signal, SIGKILL) << "it had ended before it was killed";
   const SystemRun resumed = RunSystem(path, saving, results, {"--resume"});

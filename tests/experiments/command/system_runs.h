@@ -44,7 +44,7 @@ struct PlannedShare {
 void ExpectPlannedBytes(const std::string& path, const std::vector<std::string>& sets,
                         const SystemRun& run, PlannedShare outer = {});
 
-// Killed with SIGKILL once it has written a checkpoint, then resumed: the bits, bytes and changes
+// Killed with SIGKILL once it has written a checkpoint and begun the next, then resumed: the bits, bytes and changes
 // of codecs of `whole`, a run that wrote none.
 void ExpectTheSameAfterAKill(const std::string& path, const std::vector<std::string>& sets,
                              const SystemRun& whole);
