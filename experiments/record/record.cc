@@ -204,8 +204,9 @@ absl::StatusOr<Record> Record::Open(const std::string& folder, Mode mode) {
   const std::string file = folder + "/" + kRecordFile;
   const std::string lock_file = folder + "/longhaul.lock";
   if (mode == Mode::kRead && access(file.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(fmt::format("no record there: open {}: {}{}", file,
-                                           std::strerror(errno), RecordsBelow(folder)));
+    const std::string why = std::strerror(errno);
+    return absl::NotFoundError(
+        fmt::format("no record there: open {}: {}{}", file, why, RecordsBelow(folder)));
   }
   if (mode == Mode::kWrite) {
     std::error_code error;

@@ -71,7 +71,8 @@ TEST(RecordUpgrade, WhatIsNoRecordIsRefusedAndAFolderOfRecordsNamesOne) {
   EXPECT_EQ(read().code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(Record::Open(folder + "/b", Record::Mode::kWrite).ok());
   ASSERT_TRUE(Record::Open(folder + "/a", Record::Mode::kWrite).ok());
-  EXPECT_THAT(std::string(read().message()), testing::EndsWith("; " + folder + "/a has one"));
+  EXPECT_THAT(std::string(read().message()),
+              testing::EndsWith(": No such file or directory; " + folder + "/a has one"));
   // As a disk that was full at the first write leaves it.
   std::ofstream(folder + "/longhaul.sqlite").flush();
   EXPECT_EQ(read().code(), absl::StatusCode::kNotFound) << read();
