@@ -77,7 +77,7 @@ def subgroup(ranks_of_all):
     return next(group for ranks, group in made if dist.get_rank() in ranks)
 
 
-def main():
+def read_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=["gloo", "longhaul"], required=True)
     parser.add_argument("--forward", default="none")
@@ -91,7 +91,37 @@ def main():
     parser.add_argument("--shape", type=json.loads, default={})
     parser.add_argument("--groups", type=int, default=1)
     parser.add_argument("--inner-steps", type=int, default=0)
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def time_steps(step, steps, tokens, rank):
+    """Prints tokens per second."""
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    dist.barrier()
+    took = time.perf_counter() - start
+    if rank == 0:
+        print(f"{steps * tokens / took:.1f}", flush=True)
+
+
+def time_diloco(step, steps, inner_steps, diloco):
+    """Prints the medians of steps without and with an outer step."""
+    plain, outer = [], []
+    for number in range(1, steps + 1):
+        start = time.perf_counter()
+        step()
+        meets = number % inner_steps == 0
+        if meets:
+            diloco.step()
+        (outer if meets else plain).append(time.perf_counter() - start)
+    if dist.get_rank() == 0:
+        print(json.dumps({"step_s": statistics.median(plain), "outer_step_s": statistics.median(outer)}), flush=True)
+
+
+def main():
+    arguments = read_arguments()
     shape = eager_gpt.Shape(**arguments.shape)
     init(arguments)
     groups = arguments.groups
@@ -128,27 +158,9 @@ def main():
     for _ in range(arguments.warm_up):
         step()
     if groups > 1:
-        diloco = Diloco(module, peers, groups)
-        plain, outer = [], []
-        for number in range(1, arguments.steps + 1):
-            start = time.perf_counter()
-            step()
-            meets = number % arguments.inner_steps == 0
-            if meets:
-                diloco.step()
-            (outer if meets else plain).append(time.perf_counter() - start)
-        if dist.get_rank() == 0:
-            print(json.dumps({"step_s": statistics.median(plain), "outer_step_s": statistics.median(outer)}), flush=True)
-        dist.destroy_process_group()
-        return
-    dist.barrier()
-    start = time.perf_counter()
-    for _ in range(arguments.steps):
-        step()
-    dist.barrier()
-    took = time.perf_counter() - start
-    if rank == 0:
-        print(f"{arguments.steps * shape.tokens / took:.1f}", flush=True)
+        time_diloco(step, arguments.steps, arguments.inner_steps, Diloco(module, peers, groups))
+    else:
+        time_steps(step, arguments.steps, shape.tokens, rank)
     dist.destroy_process_group()
 
 

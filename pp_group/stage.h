@@ -84,10 +84,9 @@ class Stage {
   // then every schedule gives the same bits.
   virtual void BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy,
                              const at::Tensor& dx, Activations* kept) = 0;
+  // May do nothing where BackwardInput is the whole backward pass: then a split schedule runs and
+  // gains nothing.
   virtual void BackwardWeight(Activations* kept) = 0;
-  // False: BackwardInput is the whole backward pass and BackwardWeight nothing, so that a split
-  // schedule runs and gains nothing.
-  virtual bool splits_backward() const = 0;
   // How long calls have waited for other ranks so far: no compute.
   virtual absl::Duration waited() const { return absl::ZeroDuration(); }
   // Both at once, which may take less memory; the same bits.

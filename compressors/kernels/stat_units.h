@@ -15,11 +15,9 @@ struct StatGrid {
   static constexpr uint32_t kBins = 1u << kBits;
   // Units per bin: 2^this. With few bins 256 are fine enough by far, and make a byte.
   static constexpr int kUnitBits = kBits == 8 ? 15 : 8;
-  static constexpr uint32_t kUnitMask = (1u << kUnitBits) - 1;
   static constexpr float kUnit = 1.0f / static_cast<float>(1 << kUnitBits);
-  // Floats from kLowest to kHighest are a unit apart; the bins begin at kFirst.
+  // Floats from kLowest to 256 above it are a unit apart; the bins begin at kFirst.
   static constexpr float kLowest = 0x1p23f * kUnit;
-  static constexpr float kHighest = kLowest + 256 - kUnit;
   static constexpr float kFirst = kBits == 8 ? kLowest : kLowest + 128;
   static constexpr float kLast = kFirst + static_cast<float>(kBins) - kUnit;
   // The mean stands in the middle of bin 2^(k-1).

@@ -18,8 +18,8 @@
 #include "experiments/estimates/table.h"
 #include "experiments/record/record.h"
 #include "experiments/spec/known_names.h"
-#include "experiments/spec/toml_tree.h"
 #include "netem/topology/text_file.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 namespace {

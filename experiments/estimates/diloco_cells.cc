@@ -7,7 +7,7 @@
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/diloco_cells.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 namespace {

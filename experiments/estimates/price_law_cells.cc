@@ -9,7 +9,7 @@
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/dose_response.h"
 #include "experiments/estimates/efficiency.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 namespace {

@@ -12,9 +12,9 @@
 #include "compressors/catalog.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/spec/known_names.h"
-#include "experiments/spec/toml_tree.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/spec_corpus.h"
+#include "netem/topology/toml_tree.h"
 #include "pp_group/data/corpus_format.h"
 #include "pp_group/models/model_spec.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 

@@ -11,7 +11,7 @@
 
 #include "absl/time/time.h"
 #include "experiments/estimates/table.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 namespace {

@@ -129,14 +129,13 @@ namespace {
 constexpr size_t kMostSwitches = 200;  // of a run; the record has all
 
 std::string SwitchTable(const std::vector<CodecSwitchRow>& switches) {
-  std::vector<std::vector<std::string>> rows;
+  Table table{.columns = ColumnsOf("from step | group | boundary | direction | from | to | cause")};
   for (const CodecSwitchRow& s : switches) {
-    if (rows.size() == kMostSwitches) break;
-    rows.push_back({fmt::format("{}", s.step), fmt::format("{}", s.group_index),
-                    fmt::format("{}", s.boundary), std::string(ToString(s.direction)),
-                    HtmlEscape(s.from_codec), HtmlEscape(s.to_codec), HtmlEscape(s.cause)});
+    if (table.rows.size() == kMostSwitches) break;
+    table.Add({s.step, s.group_index, s.boundary, ToString(s.direction), s.from_codec, s.to_codec,
+               s.cause});
   }
-  return HtmlTable({"from step", "group", "boundary", "direction", "from", "to", "cause"}, rows);
+  return HtmlGrid(table);
 }
 
 }  // namespace

@@ -53,13 +53,16 @@ std::string OuterPart(const std::vector<StepTime>& times) {
          HtmlGrid(table);
 }
 
-std::string Bytes(const std::optional<int64_t>& bytes) {
-  return bytes ? fmt::format("{:.3f}", static_cast<double>(*bytes) / 1e6) : std::string("-");
+Cell Megabytes(const std::optional<int64_t>& bytes) {
+  return bytes ? Cell(static_cast<double>(*bytes) / 1e6, "{:.3f}") : Cell::None();
 }
 
 // Predicted, sent, counted: the kernel's count against the prediction in per cent.
 absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExperiment& e) {
-  std::vector<std::vector<std::string>> rows;
+  Table table{.columns =
+                  ColumnsOf("run | arm | ranks | direction | codec | tensors | bits/element | "
+                            "NMSE | payload | sent | predicted | counted | "
+                            "counted\nto predicted")};
   std::string one_sided;
   for (const RunRow& run : e.runs) {
     if (run.profile == "loopback") continue;
@@ -70,24 +73,26 @@ absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExper
     absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run.id);
     if (!crossings.ok()) return crossings.status();
     for (const CrossingRow& c : *crossings) {
-      rows.push_back({fmt::format("{}", run.id), HtmlEscape(run.arm),
-                      fmt::format("{} &rarr; {}", c.src_rank, c.dst_rank),
-                      std::string(ToString(c.direction)),
-                      fmt::format("<span class=\"nb\">{}</span>", HtmlEscape(c.codec)),
-                      fmt::format("{}", c.tensors), Cell(BitsPerElement(c), "{:.3f}").text,
-                      Cell(c.nmse_mean, "{:.2e}").text, Bytes(c.payload_bytes),
-                      Bytes(c.message_bytes), Bytes(c.predicted_wire_bytes),
-                      Bytes(c.kernel_tx_bytes), Cell(PercentOverPrediction(c), "{:+.2f} %").text});
+      table.Add({run.id,
+                 run.arm,
+                 fmt::format("{} -> {}", c.src_rank, c.dst_rank),
+                 ToString(c.direction),
+                 c.codec,
+                 c.tensors,
+                 {BitsPerElement(c), "{:.3f}"},
+                 {c.nmse_mean, "{:.2e}"},
+                 Megabytes(c.payload_bytes),
+                 Megabytes(c.message_bytes),
+                 Megabytes(c.predicted_wire_bytes),
+                 Megabytes(c.kernel_tx_bytes),
+                 {PercentOverPrediction(c), "{:+.2f} %"}});
     }
   }
-  if (rows.empty()) return std::string();
+  if (table.rows.empty()) return std::string();
   return "<h3>Bytes three ways</h3><p class=\"note\">In MB. Predicted before the run: frame size x "
          "1514/1448, acknowledgements included. Sent: handed to the transport. Counted: the path's "
          "own counter while training, Ethernet headers included; crossings of one path share it." +
-         one_sided + "</p>" +
-         HtmlTable({"run", "arm", "ranks", "direction", "codec", "tensors", "bits/element", "NMSE",
-                    "payload", "sent", "predicted", "counted", "counted<br>to predicted"},
-                   rows);
+         one_sided + "</p>" + HtmlGrid(table);
 }
 
 absl::StatusOr<std::string> LinksPart(const Record& record, const ReportedExperiment& e) {

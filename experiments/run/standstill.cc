@@ -1,8 +1,6 @@
 #include "experiments/run/standstill.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "netem/kernel/scheduling.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
@@ -165,11 +164,7 @@ std::optional<LabWatch::Finding> LabWatch::Look(absl::Duration now) {
 CommandWatch::CommandWatch(int stat_fd, absl::Duration deadline)
     : stat_fd_(stat_fd), deadline_(deadline), stop_(eventfd(0, EFD_CLOEXEC)) {
   if (stat_fd_ < 0 || !stop_.ok()) return;
-  sigset_t all, before;  // signals are for the main thread
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Main(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = ThreadWithoutSignals([this] { Main(); });
 }
 
 CommandWatch::~CommandWatch() {

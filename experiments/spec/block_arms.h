@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 // What the blocks of campaign_blocks.h consist of. Private to campaign_blocks.cc and block_arms.cc:
 // to add a block, write its Add there and a line of Blocks().

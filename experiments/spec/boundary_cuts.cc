@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/spec/spec_changes.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 
 namespace longhaul {
 namespace {

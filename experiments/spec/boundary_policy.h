@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/spec/spec.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 

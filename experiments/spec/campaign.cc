@@ -15,7 +15,7 @@
 #include "experiments/spec/program_table.h"
 #include "experiments/spec/spec_changes.h"
 #include "experiments/spec/spec_keys.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 
 namespace longhaul {
 namespace {

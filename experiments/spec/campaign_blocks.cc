@@ -13,7 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/spec/block_arms.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 
 namespace longhaul {
 namespace {

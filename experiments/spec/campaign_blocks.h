@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 
 namespace longhaul {
 namespace {

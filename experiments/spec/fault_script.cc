@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "compressors/numbers/noise.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 
 namespace longhaul {
 namespace {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/spec_keys.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 #include "netem/topology/text_file.h"
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/check.h"
@@ -16,8 +16,6 @@
 
 namespace longhaul {
 namespace {
-
-// Of as many actions as the largest run has, with room: each is at most "1023RECV_F65535,".
 
 absl::StatusOr<PipelineProgram> FromFile(const RunSpec& spec) {
   const std::string& path = spec.schedule.csv;

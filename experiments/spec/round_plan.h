@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "experiments/spec/fault_script.h"
 #include "experiments/spec/spec.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 #include "pp_group/outer/outer_plan.h"
 
 namespace longhaul {

@@ -15,7 +15,7 @@
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/spec/spec_keys.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 #include "pp_group/device_name.h"
 
 namespace longhaul {

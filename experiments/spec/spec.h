@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/spec/fault_script.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 

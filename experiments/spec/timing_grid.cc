@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/spec_keys.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 
 namespace longhaul {
 namespace {

@@ -1,8 +1,6 @@
 #include "experiments/train/stillness.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "netem/kernel/scheduling.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
@@ -59,11 +58,7 @@ std::optional<StolenTicks> Stolen() {
 StillnessMeter::StillnessMeter() : stop_(eventfd(0, EFD_CLOEXEC)) {
   Restart();
   if (!stop_.ok()) return;
-  sigset_t all, before;  // signals are for the program's own threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Main(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = ThreadWithoutSignals([this] { Main(); });
 }
 
 StillnessMeter::~StillnessMeter() {

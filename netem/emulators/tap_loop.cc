@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -64,12 +63,7 @@ absl::StatusOr<std::unique_ptr<TapLoop>> TapLoop::Start(std::vector<Fd> taps,
   }
   if (!watched) return ErrnoStatus("tap: watch a device with epoll", errno);
   if (auto s = loop->timers_.Open(loop->epoll_.get(), kTimerToken); !s.ok()) return s;
-  // Signals are for the program's own threads, never for this one.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  loop->thread_ = std::thread([raw = loop.get()] { raw->Main(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  loop->thread_ = ThreadWithoutSignals([raw = loop.get()] { raw->Main(); });
   std::unique_lock lock(loop->mu_);
   loop->changed_.wait(lock, [&] { return loop->started_; });
   return loop;

@@ -1,6 +1,9 @@
 #include "netem/kernel/scheduling.h"
 
 #include <sched.h>
+#include <signal.h>
+
+#include <utility>
 
 namespace longhaul {
 
@@ -13,6 +16,15 @@ std::string_view EnterRealTime(RealTime role) {
 void LeaveRealTime() {
   const sched_param none{.sched_priority = 0};
   sched_setscheduler(0, SCHED_OTHER, &none);
+}
+
+std::thread ThreadWithoutSignals(std::function<void()> run) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(run));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
 }
 
 }  // namespace longhaul

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string_view>
+#include <thread>
 
 namespace longhaul {
 
@@ -14,5 +16,8 @@ std::string_view EnterRealTime(RealTime role);
 
 // Back to ordinary scheduling.
 void LeaveRealTime();
+
+// A thread that no signal goes to: those are for the program's own threads.
+std::thread ThreadWithoutSignals(std::function<void()> run);
 
 }  // namespace longhaul

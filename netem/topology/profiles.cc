@@ -27,19 +27,4 @@ const std::vector<Profile>& Profiles() {
   return profiles;
 }
 
-const std::vector<RegionRtt>& RegionTable() {
-  static const std::vector<RegionRtt> table = {
-      {"same cloud region, across zones", "1-2 ms", "AWS, Azure intra-region median", ""},
-      {"same continent (Europe)", "~20 ms", "London-Frankfurt (Epsilon 20, Azure 17)", "regional"},
-      {"continental US", "~65 ms", "New York-Los Angeles (Epsilon 64; Azure east-west 71)",
-       "continental-us"},
-      {"transatlantic", "~75 ms", "New York-London (Verizon 70, Epsilon 75, Azure 79)",
-       "transatlantic"},
-      {"transpacific", "~105 ms", "Los Angeles-Tokyo (AWS 105, Epsilon 100)", "transpacific"},
-      {"US east coast-Asia", "~230 ms", "Virginia-Singapore (AWS 224)", "global"},
-      {"global worst case", "~340 ms", "Brazil-South-East Asia (Azure 332-343)", "worst-case"},
-  };
-  return table;
-}
-
 }  // namespace longhaul

@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kMaxBytes = 64 << 20;
+constexpr size_t kMebibyte = 1 << 20;
 constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
 constexpr std::string_view kUtf16Marks[] = {"\xff\xfe", "\xfe\xff"};
 
@@ -32,7 +32,7 @@ void FilesRead::Note(const std::string& path) {
   if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
 }
 
-absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+absl::StatusOr<std::string> ReadTextFile(const std::string& path, size_t most_bytes) {
   FilesRead::Note(path);
   const auto wrong = [&](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
@@ -55,7 +55,11 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::vector<char> buffer(1 << 16);
   for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), file.get())) > 0;) {
     text.append(buffer.data(), n);
-    if (text.size() > kMaxBytes) return wrong("is longer than 64 MiB; want a text file");
+    if (text.size() > most_bytes) {
+      const bool whole = most_bytes % kMebibyte == 0;
+      return wrong(fmt::format("is longer than {} {}; want a text file",
+                               most_bytes / (whole ? kMebibyte : 1), whole ? "MiB" : "bytes"));
+    }
   }
   if (ferror(file.get()) != 0) return wrong(fmt::format("cannot be read: {}", strerror(errno)));
   for (std::string_view mark : kUtf16Marks) {

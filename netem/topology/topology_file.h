@@ -82,13 +82,4 @@ inline bool IsTopologyFile(std::string_view profile_or_file) {
 // InvalidArgument: another number of nodes, or a pair without one.
 absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes);
 
-// Round-trip times between regions as published; for choosing figures.
-struct RegionRtt {
-  std::string_view scenario;
-  std::string_view rtt;
-  std::string_view source;
-  std::string_view profile;  // the nearest profile; "" where none is near
-};
-const std::vector<RegionRtt>& RegionTable();
-
 }  // namespace longhaul

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <compare>
-#include <cstdint>
 
 namespace longhaul {
 
@@ -13,12 +12,5 @@ struct BitsPerSecond {
 constexpr BitsPerSecond Mbit(double mbit_per_s) { return {mbit_per_s * 1e6}; }
 constexpr BitsPerSecond Gbit(double gbit_per_s) { return {gbit_per_s * 1e9}; }
 constexpr double InMbit(BitsPerSecond rate) { return rate.value / 1e6; }
-
-// A number of bytes (octets). KiB = 2^10.
-struct Bytes {
-  int64_t value = 0;
-  friend auto operator<=>(const Bytes&, const Bytes&) = default;
-};
-constexpr Bytes KiB(int64_t kib) { return {kib * 1024}; }
 
 }  // namespace longhaul

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/spec/link_time.h"
-#include "experiments/spec/toml_tree.h"
 #include "netem/topology/text_file.h"
+#include "netem/topology/toml_tree.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul::plan {

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_split.h"
 #include "experiments/spec/plans_of_spec.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 #include "netem/topology/topology_file.h"
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"

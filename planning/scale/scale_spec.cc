@@ -8,7 +8,7 @@
 
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/spec_keys.h"
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul::scale {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 #include "planning/simulator/scenario.h"
 
 namespace longhaul::simulator {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 #include "planning/simulator/simulate.h"
 #include "planning/simulator/table_columns.h"
 

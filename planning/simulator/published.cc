@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 #include "planning/simulator/table_columns.h"
 
 namespace longhaul::simulator {

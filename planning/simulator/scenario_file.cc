@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/table_reader.h"
+#include "netem/topology/table_reader.h"
 #include "planning/simulator/switches.h"
 
 namespace longhaul::simulator {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 #include "planning/simulator/assumptions.h"
 #include "planning/simulator/published.h"
 #include "planning/simulator/scenario_keys.h"

@@ -74,7 +74,6 @@ class Matcher {
   void Pair(const std::shared_ptr<Arrival>& arrival, std::shared_ptr<Receipt> receipt);
   void MatchChannel(const ChannelKey& key);
   bool MatchAny(int tag);
-  void FailAny(const absl::Status& why);
   void SendWant(const ChannelKey& key, Channel& channel);
 
   GroupContext* const context_;

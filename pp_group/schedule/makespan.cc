@@ -10,21 +10,21 @@ namespace {
 
 constexpr double kNotYet = -1;
 
-double Seconds(const PipelineCosts::Stage& stage, Op op) {
+}  // namespace
+
+double PipelineCosts::Stage::Of(Op op) const {
   switch (op) {
     case Op::kForward:
-      return stage.forward_s;
+      return forward_s;
     case Op::kBackward:
-      return stage.backward_s;
+      return backward_s;
     case Op::kInputGradient:
-      return stage.input_gradient_s;
+      return input_gradient_s;
     case Op::kWeightGradient:
       break;
   }
-  return stage.weight_gradient_s;
+  return weight_gradient_s;
 }
-
-}  // namespace
 
 Timeline::Timeline(const PipelineProgram& program, const PipelineCosts& costs, Wires wires)
     : program_(program),
@@ -112,13 +112,13 @@ double Timeline::EndOf(int rank, const Action& action) const {
     if (ready == kNotYet) return kNotYet;
     if (program_.rank_of_stage[input->from_stage] != rank) ready += costs_.ranks[rank].decode_s;
   }
-  return std::max(clock_[rank], ready) + Seconds(costs_.stages[action.stage], action.op);
+  return std::max(clock_[rank], ready) + costs_.stages[action.stage].Of(action.op);
 }
 
 void Timeline::Run(int rank, const Action& action, double end) {
   clock_[rank] = end;
   done_[static_cast<size_t>(rank)].push_back(
-      {action, end - Seconds(costs_.stages[action.stage], action.op), end});
+      {action, end - costs_.stages[action.stage].Of(action.op), end});
   const std::optional<Message> output = OutputOf(action, program_.num_stages());
   if (output) Send(*output, rank, end);
 }
@@ -207,7 +207,7 @@ double BubbleFraction(const PipelineProgram& program, double backward_units) {
   if (!makespan.ok() || *makespan == 0) return 0;
   double busy = 0;
   for (const Program& own : program.ranks) {
-    for (const Action& action : own) busy += Seconds(unit, action.op);
+    for (const Action& action : own) busy += unit.Of(action.op);
   }
   return 1.0 - busy / (*makespan * static_cast<double>(program.ranks.size()));
 }

@@ -14,6 +14,7 @@ struct PipelineCosts {
   struct Stage {
     double forward_s = 0, backward_s = 0;  // per micro-batch
     double input_gradient_s = 0, weight_gradient_s = 0;
+    double Of(Op op) const;
   };
   struct Rank {
     double encode_s = 0;  // per sent message, one after the other, while the rank goes on

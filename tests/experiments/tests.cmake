@@ -90,7 +90,7 @@ else()
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_tree table_reader spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table idle_keys round_plan
+  set(specs spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table idle_keys round_plan
     plans_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid

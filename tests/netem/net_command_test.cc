@@ -226,7 +226,7 @@ TEST_F(NetCommand, BadTracesAreNamedWithTheirLine) {
            {"rate_trace = 'empty.trace'", "empty.trace:1: an empty rate trace"},
            {"rate_trace = 'gone.trace'", "bad.toml:7: "},
            {"rate_trace = '/dev/zero'", "bad.toml:7: /dev/zero: rate trace: no regular file"},
-           {"rate_trace = 7", "bad.toml:7: 'rate_trace' is no text"},
+           {"rate_trace = 7", "bad.toml:7: 'rate_trace' is an integer"},
            {"rate_mbit = 5\nrate_trace = 'late.trace'", "both given"},
            {"aqm = 'red'\nrate_mbit = 5", "bad.toml:7: 'aqm' is \"droptail\""},
            {"aqm = 'codel'", "bad.toml:7: path a > b: aqm: without a rate of its own"},

@@ -83,9 +83,8 @@ TEST(TapNetwork, ReorderedDuplicatedAndCorruptedAsOftenAsAsked) {
   EXPECT_NE(counts, count(4));
 }
 
-// Every handle comes back once, whatever drops it; the counters say the same; the same seed again
-// gives the same times.
-TEST(TapNetwork, ManagedQueuesHandEveryFrameBackOnce) {
+// Three nodes whose queues, of lines and of paths, are managed; frames are lost and overtaken.
+Topology ManagedTopology() {
   Topology topology = *UniformTopology("continental-us", 3);
   topology.nodes[0].access = AccessSpec{.up = Mbit(5), .down = Mbit(5)};
   topology.nodes[0].access->aqm = {.kind = QueueManagement::Kind::kFqCodel, .ecn = true};
@@ -99,6 +98,13 @@ TEST(TapNetwork, ManagedQueuesHandEveryFrameBackOnce) {
     path.rate = Mbit(4);
     path.queue = QueueDepth{QueueDepth::Unit::kPackets, 40};
   }
+  return topology;
+}
+
+// Every handle comes back once, whatever drops it; the counters say the same; the same seed again
+// gives the same times.
+TEST(TapNetwork, ManagedQueuesHandEveryFrameBackOnce) {
+  const Topology topology = ManagedTopology();
   ASSERT_TRUE(Validate(topology).ok()) << Validate(topology);
   const auto run = [&](uint64_t seed) {
     TapNetwork network(topology, seed);

@@ -67,6 +67,7 @@ longhaul_test(netem/lab_control_test.cc netem/lab_control_changes_test.cc LIBS n
 if(LONGHAUL_FUZZERS)
   set(links topology/access_lines topology/path_figure_table nodes/addressing emulators/frame topology/figure_text topology/text_file topology/region_tables lab_control/path_change emulators/link_stage topology/profiles
     topology/queue_limits topology/pair_matrix emulators/tap_network topology/topology topology/topology_file
+    topology/toml_tree topology/table_reader topology/toml_paths
     topology/topology_named topology/rate_trace queues/codel queues/fq_codel_queue queues/queued_stage)
   list(TRANSFORM links REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/netem/\\1.cc")
   longhaul_library(fuzzed_links HEADERS base JOIN 6 SRCS ${links}

@@ -33,11 +33,12 @@ absl::StatusOr<Topology> Parse(const std::string& text) {
 
 const std::string kNodes = "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n";
 
+std::string Error(const std::string& text) { return std::string(Parse(text).status().message()); }
 std::string PathError(const std::string& figures) {
-  return std::string(Parse(kNodes + "[between]\n" + figures).status().message());
+  return Error(kNodes + "[between]\n" + figures);
 }
 std::string NodeError(const std::string& figures) {
-  return std::string(Parse("[[node]]\nname = 'a'\n" + figures).status().message());
+  return Error("[[node]]\nname = 'a'\n" + figures);
 }
 
 // Values of `key` that are taken, and of which `says` is told.
@@ -85,7 +86,7 @@ TEST(TopologyBounds, EachFigureOfAPathReachesBothEndsAndNoFurther) {
   }
 }
 
-TEST(TopologyBounds, LinesNodesAndTimesReachBothEndsAndNoFurther) {
+TEST(TopologyBounds, LinesReachBothEndsAndNoFurther) {
   for (const char* key : {"up_mbit", "down_mbit"}) {
     const std::string other = key == std::string("up_mbit") ? "down_mbit = 1\n" : "up_mbit = 1\n";
     const auto error = [&](const std::string& v) {
@@ -100,10 +101,11 @@ TEST(TopologyBounds, LinesNodesAndTimesReachBothEndsAndNoFurther) {
   const std::string lines = "up_mbit = 50\ndown_mbit = 2\n";
   EXPECT_EQ(NodeError(lines + "access_queue_ms = 6.056\n"), "");
   EXPECT_THAT(NodeError(lines + "access_queue_ms = 6.055\n"), HasSubstr("(6.056 ms)"));
+}
 
+TEST(TopologyBounds, NodesAndTimesReachBothEndsAndNoFurther) {
   const auto mtu = [](const char* v) {
-    return std::string(
-        Parse(fmt::format("mtu = {}\n[[node]]\nname = 'a'\n", v)).status().message());
+    return Error(fmt::format("mtu = {}\n[[node]]\nname = 'a'\n", v));
   };
   EXPECT_EQ(mtu("576"), "");
   EXPECT_EQ(mtu("65000"), "");
@@ -111,37 +113,27 @@ TEST(TopologyBounds, LinesNodesAndTimesReachBothEndsAndNoFurther) {
   EXPECT_THAT(mtu("65001"), HasSubstr("want 576 to 65000"));
 
   const auto group = [](const char* v) {
-    return std::string(
-        Parse(fmt::format(
-                  "[[group]]\nname = 'g'\nnodes = {}\ninside = 'regional'\n[between]\nrtt_ms = 1\n",
-                  v))
-            .status()
-            .message());
+    return Error(fmt::format(
+        "[[group]]\nname = 'g'\nnodes = {}\ninside = 'regional'\n[between]\nrtt_ms = 1\n", v));
   };
   EXPECT_EQ(group("1"), "");
   EXPECT_EQ(group("256"), "");
   for (const char* bad : {"0", "257", "1.5"}) {
     EXPECT_THAT(group(bad), HasSubstr("no whole number from 1 to 256")) << bad;
   }
-  EXPECT_THAT(std::string(Parse("[[group]]\nname = 'g'\nnodes = 255\n[[group]]\nname = 'h'\n"
-                                "nodes = 2\n[between]\nrtt_ms = 1\n")
-                              .status()
-                              .message()),
+  EXPECT_THAT(Error("[[group]]\nname = 'g'\nnodes = 255\n[[group]]\nname = 'h'\n"
+                    "nodes = 2\n[between]\nrtt_ms = 1\n"),
               HasSubstr("257 nodes: at most 256"));
 
   const auto name = [](size_t bytes) {
-    return std::string(
-        Parse("[[node]]\nname = '" + std::string(bytes, 'n') + "'\n").status().message());
+    return Error("[[node]]\nname = '" + std::string(bytes, 'n') + "'\n");
   };
   EXPECT_EQ(name(48), "");
   EXPECT_THAT(name(49), HasSubstr("want 1 to 48"));
   EXPECT_THAT(name(0), HasSubstr("want 1 to 48"));
 
   const auto change = [](const std::string& at) {
-    return std::string(Parse(kNodes + "[between]\nrtt_ms = 1\n[[change]]\npath = '*'\n" +
-                             "set = 'rate=1mbit'\nat_s = " + at + "\n")
-                           .status()
-                           .message());
+    return PathError("rtt_ms = 1\n[[change]]\npath = '*'\nset = 'rate=1mbit'\nat_s = " + at + "\n");
   };
   EXPECT_EQ(change("0"), "");
   EXPECT_EQ(change("1e7"), "");
@@ -162,8 +154,7 @@ TEST(TopologyBounds, ATargetIsBelowItsInterval) {
 }
 
 // Two of each table that differ in every figure: none takes the other's.
-TEST(TopologyFile, TwoOfEachTableKeepTheirOwnFigures) {
-  const auto topology = Parse(R"(
+constexpr char kTwoOfEachTable[] = R"(
 [[site]]
 name = "paris"
 up_mbit = 100
@@ -210,7 +201,10 @@ set = "outage=3s"
 at_s = 20
 path = "p-1>l-1"
 set = "delay=9ms"
-)");
+)";
+
+TEST(TopologyFile, TwoOfEachTableKeepTheirOwnFigures) {
+  const auto topology = Parse(kTwoOfEachTable);
   ASSERT_TRUE(topology.ok()) << topology.status();
   const Topology& t = *topology;
   EXPECT_EQ(InMbit(t.sites[0].access.up), 100);

@@ -130,7 +130,8 @@ TEST_F(MatrixSection, MistakesAreNamed) {
            {"[matrix]\ncsv = '.'\n", "is a folder"},
            {"[matrix]\ntable = 'gcp'\n", "no table of regions 'gcp'; known: aws ibm"},
            {"[matrix]\ntable = 'aws'\nregions = ['mars-1']\n", "no region 'mars-1'"},
-           {"[matrix]\ntable = 'aws'\nregions = 3\n", "t.toml:3: 'regions' is no list"},
+           {"[matrix]\ntable = 'aws'\nregions = 3\n",
+            "t.toml:3: 'regions' is an integer, want an array"},
            {"[[node]]\nname = 'a'\n[matrix]\ncsv = 'rtt.csv'\n", "t.toml:3: 'b' of "}}) {
     EXPECT_THAT(std::string(Read(text).status().message()), HasSubstr(says)) << text;
   }

@@ -15,6 +15,7 @@
 #include "planning/plan/link_matrix.h"
 #include "planning/plan/next_campaign.h"
 #include "planning/plan/plan_tables.h"
+#include "tests/experiments/spec/specs.h"
 #include "tests/planning/plan_files.h"
 
 namespace longhaul::plan {
@@ -28,32 +29,7 @@ using Sets = std::vector<std::string>;
 constexpr double kKappa = 1514.0 / 1448;
 constexpr double kTokens = 70710.678118654755;  // of 3.1 nat, on the curve of plan_files.h
 
-constexpr char kRun[] = R"(seed = 1
-[model]
-kind = "gpt"
-blocks = 4
-width = 256
-heads = 4
-context = 64
-vocab = 256
-[data]
-source = "headers"
-[train]
-steps = 20
-batch_rows = 2
-microbatches = 1
-lr = 3e-3
-[compute]
-forward_s = 0.5
-backward_s = 1.0
-optimizer_s = 0.25
-[schedule]
-kind = "gpipe"
-stages = 2
-[boundary]
-forward = "none"
-backward = "none"
-[outer]
+const std::string kRun = InjectedRunToml() + R"([outer]
 groups = 1
 [net]
 transport = "loopback"
@@ -80,6 +56,9 @@ class PlanTest : public testing::Test {
     run += fmt::format("[plan]\ntarget_loss_nat = 3.1\ncurve = \"{}\"\ncalibration = [\"{}\"]\n",
                        curve_, calibration_);
     TomlValue root = *ParseToml(run, "run.toml");
+    for (const char* set : {"model.blocks=4", "schedule.kind=gpipe"}) {
+      EXPECT_TRUE(SetByPath(root, set).ok()) << set;
+    }
     for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok()) << set;
     const auto spec = ReadPlanSpec(root, CatalogNames());
     if (!spec.ok()) return spec.status();

@@ -10,7 +10,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "compressors/numbers/noise.h"
 #include "experiments/train/boundary_state.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,6 +22,7 @@
 #include "pp_group/train_spec.h"
 #include "tests/backend/local_groups.h"
 #include "tests/pp_group/loopback_ranks.h"
+#include "tests/pp_group/patterned_tokens.h"
 
 namespace longhaul {
 namespace {
@@ -47,21 +47,6 @@ TrainSpec GoldenSpec() {
           .sample_boundaries = {0}};
 }
 
-std::shared_ptr<const Corpus> FewTokens() {
-  const std::string path = testing::TempDir() + "/few_" + std::to_string(getpid()) + ".bin";
-  std::vector<uint16_t> ids(1152);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    ids[i] = static_cast<uint16_t>((SplitMix64(i / 3) + i % 3) % 64);
-  }
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(ids.data()),
-             static_cast<std::streamsize>(2 * ids.size()));
-  auto corpus = Corpus::Open("tokens:" + path, 64);
-  std::filesystem::remove(path);
-  EXPECT_TRUE(corpus.ok()) << corpus.status();
-  return *corpus;
-}
-
 CodecPolicy AqSgdPolicy() {
   CodecPolicy policy;
   policy.forward = "aqsgd4";
@@ -76,7 +61,7 @@ std::vector<LocalRank> AqSgdRanks(const TrainSpec& spec) {
 
 std::unique_ptr<Trainer> Start(const TrainSpec& spec, std::vector<LocalRank> ranks) {
   at::set_num_threads(1);
-  auto trainer = Trainer::Create(spec, std::move(ranks), FewTokens(), TestClock);
+  auto trainer = Trainer::Create(spec, std::move(ranks), PatternedTokens(1152), TestClock);
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   return trainer.ok() ? *std::move(trainer) : nullptr;
 }
@@ -176,8 +161,9 @@ TEST(AqSgdBoundary, ASampleMustBeWholeInAMessageAndHaveAChannel) {
   TrainSpec spec = GoldenSpec();
   spec.microbatches = 2;
   const auto why = [&] {
-    return std::string(
-        Trainer::Create(spec, AqSgdRanks(spec), FewTokens(), TestClock).status().message());
+    return std::string(Trainer::Create(spec, AqSgdRanks(spec), PatternedTokens(1152), TestClock)
+                           .status()
+                           .message());
   };
   EXPECT_THAT(why(),
               testing::HasSubstr("a micro-batch must be one row: 2 micro-batches of 4 rows"));

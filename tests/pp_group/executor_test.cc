@@ -62,7 +62,6 @@ class CountingStage : public Stage {
   void BackwardWeight(Activations* kept) override {
     calls.push_back(absl::StrCat("W", static_cast<Slot*>(kept)->microbatch));
   }
-  bool splits_backward() const override { return true; }
 
   mutable int slots = 0;
   std::vector<std::string> calls;

@@ -30,7 +30,6 @@ class FlatStage : public Stage {
   void BackwardInput(std::span<const int64_t>, const at::Tensor&, const at::Tensor&,
                      Activations*) override {}
   void BackwardWeight(Activations*) override {}
-  bool splits_backward() const override { return false; }
 
  private:
   const StageLayout layout_;

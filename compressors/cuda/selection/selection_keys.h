@@ -21,8 +21,6 @@ LONGHAUL_TEXT uint32_t KeyOf(uint32_t bits) {
   return ((bits & (kSignBit - 1)) + 1) << 1 | bits >> kSign;
 }
 
-LONGHAUL_TEXT uint32_t MagnitudeOf(uint32_t key) { return key >> 1; }
-
 template <DType kType>
 LONGHAUL_TEXT float ValueOf(uint32_t key) {
   constexpr int kSign = kType == DType::kF32 ? 31 : 15;
@@ -36,15 +34,6 @@ LONGHAUL_TEXT float ValueOf(uint32_t key) {
 }
 
 // The bits of one element.
-template <class Team, DType kType>
-LONGHAUL_TEXT uint32_t LoadBits(const std::byte* p) {
-  if constexpr (kType == DType::kF32) {
-    return Team::template Load<uint32_t>(p);
-  } else {
-    return Team::template Load<uint16_t>(p);
-  }
-}
-
 template <DType kType>
 LONGHAUL_TEXT uint32_t BitsAt(const RawEight<kType>& raw, int e) {
   if constexpr (kType == DType::kF32) {

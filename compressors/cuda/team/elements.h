@@ -248,11 +248,6 @@ LONGHAUL_TEXT void Narrow(const Eight& v, RawEight<kType>& raw) {
 }
 
 template <class Team, DType kType>
-LONGHAUL_TEXT void StoreEight(const RawEight<kType>& raw, std::byte* p) {
-  for (int i = 0; i < RawEight<kType>::kQuads; ++i) Team::Store16(raw.quad[i], p + 16 * i);
-}
-
-template <class Team, DType kType>
 LONGHAUL_TEXT void StoreSome(const RawEight<kType>& raw, int count, std::byte* p) {
   LONGHAUL_UNROLL
   for (int e = 0; e < kPerThread; ++e) {

@@ -42,7 +42,6 @@ class AtenStage : public Stage {
   void BackwardWeight(Activations* kept) override;
   void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
                 Activations* kept) override;
-  bool splits_backward() const override { return true; }
   absl::Duration waited() const override { return model_->waited(); }
 
  private:

@@ -43,7 +43,6 @@ class CpuGptStage : public Stage {
   void BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
                      Activations* kept) override;
   void BackwardWeight(Activations*) override {}
-  bool splits_backward() const override { return false; }
 
  private:
   struct BlockParameters;

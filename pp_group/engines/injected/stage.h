@@ -40,7 +40,6 @@ class InjectedStage : public Stage {
   void BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
                      Activations* kept) override;
   void BackwardWeight(Activations*) override {}
-  bool splits_backward() const override { return false; }
   void UpdateItself() override;
 
  private:

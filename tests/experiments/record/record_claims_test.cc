@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/record/record.h"
+#include "tests/experiments/record/instant_step.h"
 
 namespace longhaul {
 namespace {
@@ -144,19 +145,7 @@ TEST_F(Claims, CoverageCountsRowsBetweenTwoSteps) {
   EXPECT_EQ(record.Coverage(run, 1, 9)->rows, 0);
   std::vector<StepRow> rows;
   for (const int64_t step : {3, 4, 5}) {
-    for (const int64_t stage : {0, 1}) {
-      rows.push_back({.step = step,
-                      .group_index = 0,
-                      .stage = stage,
-                      .loss_nat = std::nullopt,
-                      .tokens = 1,
-                      .wall_s = 0,
-                      .forward_s = 0,
-                      .backward_s = 0,
-                      .optimizer_s = 0,
-                      .wait_s = 0,
-                      .outer_s = 0});
-    }
+    for (const int64_t stage : {0, 1}) rows.push_back(InstantStep(step, stage));
   }
   ASSERT_TRUE(record.AddSteps(run, rows).ok());
   const StepCoverage all = *record.Coverage(run, 1, 9);

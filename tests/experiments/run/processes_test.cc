@@ -14,6 +14,7 @@
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
 #include "tests/experiments/command/command_line.h"
+#include "tests/experiments/record/instant_step.h"
 
 namespace longhaul {
 namespace {
@@ -125,18 +126,9 @@ class Comparison : public testing::Test {
     RunRow row;
     row.experiment_id = experiment_;
     const int64_t run = *record_.BeginRun(row);
-    const StepRow step{.step = 1,
-                       .group_index = 0,
-                       .stage = 1,
-                       .loss_nat = loss,
-                       .tokens = 1,
-                       .wall_s = 0,
-                       .forward_s = 0,
-                       .backward_s = 0,
-                       .optimizer_s = 0,
-                       .wait_s = 0,
-                       .outer_s = 0,
-                       .parameter_hash = hash};
+    StepRow step = InstantStep(1, 1);
+    step.loss_nat = loss;
+    step.parameter_hash = hash;
     EXPECT_TRUE(record_.AddSteps(run, std::span(&step, 1)).ok());
     CrossingRow crossing{};
     crossing.direction = Direction::kForward;

@@ -8,6 +8,7 @@
 #include "experiments/run/run_place.h"
 #include "pp_group/state/checkpoint.h"
 #include "tests/experiments/command/command_line.h"
+#include "tests/experiments/record/instant_step.h"
 
 namespace longhaul {
 namespace {
@@ -40,19 +41,7 @@ class Place : public testing::Test {
     EXPECT_TRUE(place.ok()) << place.status();
     std::vector<StepRow> rows;
     for (int64_t step = first; step <= steps; ++step) {
-      for (const int64_t stage : {0, 1}) {
-        rows.push_back({.step = step,
-                        .group_index = 0,
-                        .stage = stage,
-                        .loss_nat = std::nullopt,
-                        .tokens = 1,
-                        .wall_s = 0,
-                        .forward_s = 0,
-                        .backward_s = 0,
-                        .optimizer_s = 0,
-                        .wait_s = 0,
-                        .outer_s = 0});
-      }
+      for (const int64_t stage : {0, 1}) rows.push_back(InstantStep(step, stage));
     }
     EXPECT_TRUE(record_.AddSteps(place->run, rows).ok());
     for (const int64_t step : checkpoints) {

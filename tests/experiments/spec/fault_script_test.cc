@@ -27,8 +27,7 @@ std::string Refusal(const std::string& fields) {
   return std::string(Read("[[fault]]\n" + fields).status().message());
 }
 
-TEST(FaultScript, EveryKindReadsBackToEqualFaults) {
-  const auto faults = Read(R"(
+constexpr char kEveryKind[] = R"(
 [[fault]]
 at_step = 40
 what = "kill"
@@ -85,7 +84,10 @@ where = "any group"
 at_step = 5
 what = "kill"
 where = "lab"
-)");
+)";
+
+TEST(FaultScript, EveryKindReadsBackToEqualFaults) {
+  const auto faults = Read(kEveryKind);
   ASSERT_TRUE(faults.ok()) << faults.status();
   ASSERT_EQ(faults->size(), 12u);
   EXPECT_EQ((*faults)[0].written, "demo.toml:2");

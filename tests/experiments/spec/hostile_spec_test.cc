@@ -10,8 +10,8 @@
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec_keys.h"
-#include "experiments/spec/table_reader.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/table_reader.h"
+#include "netem/topology/toml_tree.h"
 #include "tests/experiments/spec/specs.h"
 
 namespace longhaul {
@@ -300,9 +300,9 @@ TEST(HostileToml, DotsAndBracketsInsideStringsAndCommentsAreText) {
 
 TEST(HostileToml, FileWithoutAnEndIsRefusedAfterWhatASpecMayHave) {
   EXPECT_THAT(std::string(ReadTomlFile("/dev/zero").status().message()),
-              HasSubstr("/dev/zero: longer than 262144 bytes"));
+              HasSubstr("/dev/zero: is longer than 262144 bytes"));
   EXPECT_THAT(std::string(ReadTomlFile("/tmp").status().message()),
-              HasSubstr("read /tmp: Is a directory"));
+              HasSubstr("/tmp: is a folder; want a file"));
 }
 
 TEST(HostileSet, AnIntegerBeyond64BitsIsSaidToBeOne) {

@@ -13,7 +13,7 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/spec/timing_grid.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 #include "tests/experiments/spec/specs.h"
 
 namespace longhaul {

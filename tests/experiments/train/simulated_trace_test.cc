@@ -8,6 +8,7 @@
 #include "experiments/spec/trace_steps.h"
 #include "experiments/trace/trace_span.h"
 #include "experiments/train/simulated_clock.h"
+#include "tests/experiments/spec/specs.h"
 
 namespace longhaul {
 namespace {
@@ -15,32 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 // A step of one stage takes 1.75 s; a message between peers 32.5 ms and its time on the wire.
-constexpr char kRun[] = R"(seed = 1
-[model]
-kind = "gpt"
-blocks = 8
-width = 256
-heads = 4
-context = 64
-vocab = 256
-[data]
-source = "headers"
-[train]
-steps = 24
-batch_rows = 2
-microbatches = 1
-lr = 3e-3
-[compute]
-forward_s = 0.5
-backward_s = 1.0
-optimizer_s = 0.25
-[schedule]
-kind = "1f1b"
-stages = 1
-[boundary]
-forward = "none"
-backward = "none"
-[outer]
+const std::string kRun = InjectedRunToml("24") + R"([outer]
 groups = 2
 inner_steps = 4
 codec = "none"
@@ -58,6 +34,7 @@ constexpr double kKappa = 1514.0 / 1448;
 
 RunSpec Read(const Sets& sets) {
   TomlValue root = *ParseToml(kRun, "run.toml");
+  EXPECT_TRUE(SetByPath(root, "schedule.stages=1").ok());
   for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok()) << set;
   const auto spec = ReadRunSpec(root, CatalogNames());
   EXPECT_TRUE(spec.ok()) << spec.status();

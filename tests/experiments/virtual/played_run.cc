@@ -227,20 +227,6 @@ absl::Status Played::Prepare(const Emulator& emulator) {
   return absl::OkStatus();
 }
 
-double SecondsOf(const PipelineCosts::Stage& stage, Op op) {
-  switch (op) {
-    case Op::kForward:
-      return stage.forward_s;
-    case Op::kBackward:
-      return stage.backward_s;
-    case Op::kInputGradient:
-      return stage.input_gradient_s;
-    case Op::kWeightGradient:
-      return stage.weight_gradient_s;
-  }
-  return 0;
-}
-
 void Played::Act(int rank, int step, const Action& action, double speed) {
   const int first = rank / ranks * ranks;
   const auto tag_of = [&](const Message& m) {
@@ -255,7 +241,7 @@ void Played::Act(int rank, int step, const Action& action, double speed) {
     const Tag tag = tag_of(*input);
     if (tag.from != rank) inboxes[rank]->Take(tag);
   }
-  absl::SleepFor(absl::Seconds(SecondsOf(seconds[action.stage], action.op) / speed));
+  absl::SleepFor(absl::Seconds(seconds[action.stage].Of(action.op) / speed));
   if (const auto output = OutputOf(action, program.num_stages())) {
     Tag tag = tag_of(*output);
     const int to = first + program.rank_of_stage[output->to_stage];

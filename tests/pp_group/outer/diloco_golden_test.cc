@@ -1,15 +1,13 @@
 // Ten rounds of every outer algorithm against PyTorch: the files that diloco_golden.py --rewrite
 // makes.
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 
 #include <ATen/Parallel.h>
 
-#include "compressors/numbers/noise.h"
 #include "gtest/gtest.h"
+#include "tests/pp_group/patterned_tokens.h"
 #include "tests/pp_group/training.h"
 
 namespace longhaul {
@@ -26,21 +24,6 @@ TrainSpec GoldenSpec(int stages) {
           .inner = {.lr = 1e-2, .warmup_steps = 4, .clip_norm = 0.5},
           .outer = {.inner_steps = 3},
           .seed = 11};
-}
-
-std::shared_ptr<const Corpus> GoldenCorpus() {
-  const std::string path = testing::TempDir() + "/golden_" + std::to_string(getpid()) + ".bin";
-  std::vector<uint16_t> ids(20000);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    ids[i] = static_cast<uint16_t>((SplitMix64(i / 3) + i % 3) % 64);
-  }
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(ids.data()),
-             static_cast<std::streamsize>(2 * ids.size()));
-  auto corpus = Corpus::Open("tokens:" + path, 64);
-  std::filesystem::remove(path);
-  EXPECT_TRUE(corpus.ok()) << corpus.status();
-  return *corpus;
 }
 
 struct Case {
@@ -62,7 +45,7 @@ TEST_P(Golden, ThirtyStepsAreThoseOfPyTorch) {
   spec.outer = golden_case.outer;
   spec.inner.optimizer = golden_case.optimizer;
   spec.inner.lr = golden_case.lr;
-  auto trainer = Trainer::Create(spec, MemoryRanks(spec), GoldenCorpus(), TestClock);
+  auto trainer = Trainer::Create(spec, MemoryRanks(spec), PatternedTokens(20000), TestClock);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
   std::ifstream golden(GoldenPath(golden_case.file));
   int64_t compared = 0, step = 0;

@@ -13,15 +13,16 @@
 
 namespace longhaul {
 
-// What a spec file may be at most. A parser of TOML, and whatever walks its tree, goes one call
+// What a TOML file may be at most. A parser of TOML, and whatever walks its tree, goes one call
 // deeper for each part of a key and each bracket: these bound the stack before they start.
-inline constexpr size_t kMaxTomlBytes = 256 * 1024;
-inline constexpr int kMaxKeyParts = 8;       // of one dotted key or table header
-inline constexpr int kMaxBracketDepth = 16;  // arrays and inline tables inside each other
+inline constexpr size_t kMaxTomlBytes = 256 * 1024;  // a spec; callers say it of other files
+inline constexpr int kMaxKeyParts = 8;               // of one dotted key or table header
+inline constexpr int kMaxBracketDepth = 16;          // arrays and inline tables inside each other
 
 // One pass over the text, before it is parsed. InvalidArgument with `origin` and the line: too
 // long, a key of too many parts, brackets too deep.
-absl::Status CheckTomlLimits(std::string_view text, std::string_view origin);
+absl::Status CheckTomlLimits(std::string_view text, std::string_view origin,
+                             size_t most_bytes = kMaxTomlBytes);
 
 // A parsed TOML value and the place it came from. The only door to toml++: everything else sees
 // these plain values. Copyable; an arm of a campaign is a copy of the base tree with some leaves
@@ -31,15 +32,16 @@ struct TomlValue {
   using Array = std::vector<TomlValue>;
   std::variant<Table, Array, std::string, int64_t, double, bool> value;
   std::string where;  // "demo.toml:12", or the override's own text: "--set a.b=c"
+  int line = 0;       // 12; of an override and of a whole file 0
 };
 
 // InvalidArgument "demo.toml:3: ..." on a syntax error or a text beyond the limits above. Dates and
 // times are refused: no key of ours takes one. `origin` is what stands before the line number in
 // messages.
-absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin);
+absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin,
+                                    size_t most_bytes = kMaxTomlBytes);
 
-// ParseToml of a file, then `sets` in order. NotFound with the path and the reason. Reads no more
-// than a spec may have.
+// ParseToml of a file, then `sets` in order. Errors also as ReadTextFile.
 absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path,
                                        const std::vector<std::string>& sets = {});
 

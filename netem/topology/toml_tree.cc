@@ -1,16 +1,13 @@
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "netem/topology/text_file.h"
 #include "netem/topology/toml_parser.h"
 
 namespace longhaul {
@@ -128,7 +125,7 @@ absl::StatusOr<TomlValue> Convert(const toml::node& node, std::string_view origi
   } else {
     return absl::InvalidArgumentError(where + ": dates and times are not used here; quote it");
   }
-  if (out.ok()) out->where = where;
+  if (out.ok()) out->where = where, out->line = static_cast<int>(node.source().begin.line);
   return out;
 }
 
@@ -152,16 +149,17 @@ std::string_view Trim(std::string_view text) {
 
 }  // namespace
 
-absl::Status CheckTomlLimits(std::string_view text, std::string_view origin) {
-  if (text.size() > kMaxTomlBytes) {
+absl::Status CheckTomlLimits(std::string_view text, std::string_view origin, size_t most_bytes) {
+  if (text.size() > most_bytes) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: longer than {} bytes: no spec is", origin, kMaxTomlBytes));
+        fmt::format("{}: longer than {} bytes: no spec is", origin, most_bytes));
   }
   return Scan(text, origin).Run();
 }
 
-absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin) {
-  if (absl::Status s = CheckTomlLimits(text, origin); !s.ok()) return s;
+absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin,
+                                    size_t most_bytes) {
+  if (absl::Status s = CheckTomlLimits(text, origin, most_bytes); !s.ok()) return s;
   const toml::parse_result result = toml::parse(text);
   if (!result) {
     const toml::parse_error& error = result.error();
@@ -169,21 +167,15 @@ absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view orig
                                                   Shown(error.description(), 300)));
   }
   absl::StatusOr<TomlValue> root = Convert(result.table(), origin);
-  if (root.ok()) root->where = origin;  // the whole file has no line
+  if (root.ok()) root->where = origin, root->line = 0;  // the whole file has no line
   return root;
 }
 
 absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path,
                                        const std::vector<std::string>& sets) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
-                                                             &std::fclose);
-  std::string text(kMaxTomlBytes + 1, '\0');  // a byte more than may be: enough to refuse it
-  size_t size = 0;
-  if (file != nullptr) size = std::fread(text.data(), 1, text.size(), file.get());
-  if (file == nullptr || std::ferror(file.get()) != 0) {
-    return absl::NotFoundError(fmt::format("read {}: {}", path, std::strerror(errno)));
-  }
-  absl::StatusOr<TomlValue> root = ParseToml(std::string_view(text).substr(0, size), path);
+  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxTomlBytes);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<TomlValue> root = ParseToml(*text, path);
   for (size_t i = 0; root.ok() && i < sets.size(); ++i) {
     if (absl::Status s = SetByPath(*root, sets[i]); !s.ok()) return s;
   }

@@ -4,12 +4,14 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "experiments/spec/toml_tree.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 
@@ -31,6 +33,8 @@ class TableReader {
   bool Has(const std::string& key) const;
   // "demo.toml:12" of the key, of the table where the key is missing, or of the file.
   std::string Where(const std::string& key) const;
+  // The line alone; 0: it stands in no file.
+  int LineOf(const std::string& key) const;
 
   template <typename T>
   void Require(const std::string& key, T* field) {
@@ -42,14 +46,27 @@ class TableReader {
   }
   template <typename T>
   void Allow(const std::string& key, std::optional<T>* field) {
-    T read{};
-    if (Read(key, &read, /*required=*/false)) *field = read;
+    if (std::optional<T> read = Get<T>(key)) *field = std::move(read);
   }
+  // The field of a key that may be there.
+  template <typename T>
+  std::optional<T> Get(const std::string& key) {
+    T read{};
+    if (!Read(key, &read, /*required=*/false)) return std::nullopt;
+    return read;
+  }
+  // The value as it stands, of any type; nullptr: there is none.
+  const TomlValue* Value(const std::string& key);
+  // [key], or nullptr; the tables of [[key]].
+  const TomlValue* Table(const std::string& key);
+  std::span<const TomlValue> Tables(const std::string& key);
   // A key that someone else reads: only known, not looked at.
   void Skip(const std::string& key) { known_.insert(key); }
 
   // Records "where: 'path.key' message" unless an error stands already.
   void Fail(const std::string& key, std::string_view message);
+  // Records "where: message" instead; "": of the table.
+  void FailAt(const std::string& key, std::string_view message);
   // Fails unless `condition` holds.
   void Check(bool condition, const std::string& key, std::string_view message) {
     if (!condition) Fail(key, message);
@@ -73,21 +90,17 @@ class TableReader {
   absl::Status Finish();
 
  private:
-  TableReader(const TomlValue* found, std::string path, std::string where);
-  bool Read(const std::string& key, bool* field, bool required);
-  bool Read(const std::string& key, int64_t* field, bool required);
-  bool Read(const std::string& key, double* field, bool required);
-  bool Read(const std::string& key, std::string* field, bool required);
-  bool Read(const std::string& key, std::vector<int64_t>* field, bool required);
-  bool Read(const std::string& key, std::vector<double>* field, bool required);
-  bool Read(const std::string& key, std::vector<std::string>* field, bool required);
-  const TomlValue* Lookup(const std::string& key, bool required);
-  void WrongType(const std::string& key, const TomlValue& value, std::string_view want);
+  TableReader(const TomlValue* found, std::string path, const TomlValue& at);
+  // True where the key is there and of the field's type: bool, int64_t, double, std::string, or an
+  // array of one of the last three. A whole number will do for a double.
+  template <typename T>
+  bool Read(const std::string& key, T* field, bool required);
   std::string Full(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
 
   std::string path_;
   const TomlValue::Table* table_ = nullptr;
   std::string where_;
+  int line_ = 0;
   std::set<std::string> known_;
   absl::Status error_;
 };
