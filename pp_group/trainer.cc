@@ -7,16 +7,37 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include "absl/strings/str_cat.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/data/row_order.h"
-#include "pp_group/pipeline_trainer.h"
+#include "pp_group/local_pipelines.h"
+#include "pp_group/local_rank.h"
+#include "pp_group/outer/outer_round.h"
 #include "pp_group/schedule/check.h"
+#include "pp_group/subspace.h"
+#include "pp_group/train_spec.h"
 
 namespace longhaul {
 
-absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
+Trainer::Trainer(const TrainSpec& spec, PipelineProgram program,
+                 std::shared_ptr<const Corpus> corpus, std::function<absl::Duration()> now,
+                 RoundKeeper* keeper)
+    : spec_(spec),
+      program_(std::move(program)),
+      corpus_(std::move(corpus)),
+      now_(std::move(now)),
+      subspace_(spec_.subspace == 0
+                    ? nullptr
+                    : std::make_unique<Subspace>(spec_.model, spec_.seed, spec_.subspace)),
+      outer_round_(std::make_unique<OuterRound>(spec_, ranks_, keeper, now_)),
+      pipelines_(
+          std::make_unique<LocalPipelines>(spec_, program_, ranks_, *corpus_, subspace_.get())) {}
+
+Trainer::~Trainer() = default;
+
+absl::Status Trainer::Start(const std::vector<LocalRank>& ranks) {
   absl::StatusOr<Program> order = GlobalOrder(program_);
   if (!order.ok()) return order.status();
   order_ = *std::move(order);
@@ -24,40 +45,59 @@ absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
     absl::StatusOr<std::unique_ptr<RankState>> state = std::unique_ptr<RankState>();
     const absl::Status made = StatusFromTorch(
         absl::StrCat("build stage ", rank.stage, " of group ", rank.group),
-        [&] { state = NewRankState(spec_, rank, &now_, subspace()); });  // a GPU may be full
+        [&] { state = NewRankState(spec_, rank, &now_, subspace_.get()); });  // a GPU may be full
     if (!made.ok()) return made;
     if (!state.ok()) return state.status();
     ranks_.push_back(*std::move(state));
   }
   SortRanks();
   return StatusFromTorch("build the pipelines",
-                         [&] { JoinStages(spec_, program_, &now_, subspace(), ranks_); });
+                         [&] { JoinStages(spec_, program_, &now_, subspace_.get(), ranks_); });
 }
 
-void PipelineTrainer::SortRanks() {
+void Trainer::SortRanks() {
   std::sort(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) {
     return std::pair(a->rank.group, a->rank.stage) < std::pair(b->rank.group, b->rank.stage);
   });
 }
 
-absl::Status PipelineTrainer::CheckUsable() const {
+absl::Status Trainer::Guarded(const std::function<absl::Status()>& f) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  absl::Status result;
+  try {
+    result = f();
+  } catch (...) {
+    std::string where = absl::StrCat("step ", step_ + 1);
+    const RankState* busy = busy_;
+    if (busy == nullptr) busy = pipelines_->busy();
+    if (busy == nullptr) busy = outer_round_->busy();
+    if (busy != nullptr) {
+      absl::StrAppend(&where, ", group ", busy->rank.group, ", ", busy->pipeline->Doing());
+    }
+    result = StatusOfCurrentException(where);
+  }
+  if (!result.ok()) spent_ = result;
+  return result;
+}
+
+absl::Status Trainer::CheckUsable() const {
   if (spent_.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("trainer: stopped by an earlier failure: ", spent_.ToString()));
 }
 
-absl::Status PipelineTrainer::CheckTrains(const char* what) const {
+absl::Status Trainer::CheckTrains(const char* what) const {
   if (!spec_.compute) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("trainer: ", what, ": compute is injected, so that nothing is trained"));
 }
 
 // Of the step that comes, in the order of the data.
-int64_t PipelineTrainer::FirstRow(const RankState& state) const {
+int64_t Trainer::FirstRow(const RankState& state) const {
   return (step_ * spec_.groups + state.rank.group) * spec_.batch_rows;
 }
 
-void PipelineTrainer::ReadRows(RankState& state) {
+void Trainer::ReadRows(RankState& state) {
   const StageLayout& layout = state.stage->layout();
   if (!layout.first() && !layout.last() && !subspace_) return;
   const int64_t length = spec_.model.context + 1;
@@ -69,7 +109,7 @@ void PipelineTrainer::ReadRows(RankState& state) {
 }
 
 // By the first of a rank's stages, for all of them; of its stages both ends of the model may read.
-void PipelineTrainer::BeginStep(const RankState& state) {
+void Trainer::BeginStep(const RankState& state) {
   const std::vector<int64_t>* rows = &state.rows;
   for (const auto& other : ranks_) {
     if (other->pipeline != state.pipeline) continue;
@@ -84,7 +124,7 @@ void PipelineTrainer::BeginStep(const RankState& state) {
   state.pipeline->BeginStep(*rows, std::move(samples));
 }
 
-absl::Status PipelineTrainer::RunPipelines() {
+absl::Status Trainer::RunPipelines() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     ReadRows(*state);
@@ -97,18 +137,18 @@ absl::Status PipelineTrainer::RunPipelines() {
   busy_ = nullptr;
   // What is in flight between the groups advances between actions, and never waits there.
   absl::Status advanced;
-  if (outer_round_.plan().InFlightAfter(step_).empty()) {
-    pipelines_.Run(order_, on_action_);
+  if (outer_round_->plan().InFlightAfter(step_).empty()) {
+    pipelines_->Run(order_, on_action_);
     return advanced;
   }
-  pipelines_.Run(order_, [&](const Action& action) {
+  pipelines_->Run(order_, [&](const Action& action) {
     if (on_action_) on_action_(action);
-    if (advanced.ok()) advanced = outer_round_.Advance();
+    if (advanced.ok()) advanced = outer_round_->Advance();
   });
   return advanced;
 }
 
-void PipelineTrainer::SumTiedGradients() {
+void Trainer::SumTiedGradients() {
   const auto each = [this](absl::Duration StepReport::*spent, RankSpan::Kind kind,
                            void (TiedHead::*part)()) {
     for (auto& state : ranks_) {
@@ -126,7 +166,7 @@ void PipelineTrainer::SumTiedGradients() {
   each(&StepReport::optimizer, RankSpan::Kind::kCompute, &TiedHead::AddGradient);
 }
 
-void PipelineTrainer::UpdateParameters() {
+void Trainer::UpdateParameters() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     const absl::Duration start = now_();
@@ -144,7 +184,7 @@ void PipelineTrainer::UpdateParameters() {
   }
 }
 
-absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
+absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (step_ == spec_.steps) {
     return absl::FailedPreconditionError(absl::StrCat("all ", spec_.steps, " steps are done"));
@@ -164,14 +204,14 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
     busy_ = nullptr;
     // Codecs and momenta between groups are not to be spent on what no group can use; and what comes
     // back from them has left the subspace.
-    const OuterPlan& outer = outer_round_.plan();
+    const OuterPlan& outer = outer_round_->plan();
     for (auto& state : ranks_) {
       if (subspace_ && outer.gradients()) subspace_->ProjectGradients(*state->stage);
     }
-    if (absl::Status s = outer_round_.AverageGradients(step_ + 1); !s.ok()) return s;
+    if (absl::Status s = outer_round_->AverageGradients(step_ + 1); !s.ok()) return s;
     UpdateParameters();
     busy_ = nullptr;
-    if (absl::Status s = outer_round_.Run(step_ + 1); !s.ok()) return s;
+    if (absl::Status s = outer_round_->Run(step_ + 1); !s.ok()) return s;
     for (auto& state : ranks_) {
       if (subspace_ && outer.exchanges()) subspace_->ProjectParameters(state->stage.get());
     }
@@ -202,8 +242,7 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
   return reports;
 }
 
-absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCodec codec,
-                                                                    int64_t rows) {
+absl::StatusOr<std::optional<Evaluation>> Trainer::Evaluate(BoundaryCodec codec, int64_t rows) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (absl::Status status = CheckTrains("no held-out loss"); !status.ok()) return status;
   const int64_t available = corpus_->held_out_rows(spec_.model.context);
@@ -214,7 +253,7 @@ absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCode
   std::optional<RowLosses> losses;
   absl::Status status = Guarded([&] {
     busy_ = nullptr;
-    losses = pipelines_.Evaluate(evaluated_group(), codec, rows);
+    losses = pipelines_->Evaluate(evaluated_group(), codec, rows);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
@@ -228,7 +267,9 @@ absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCode
                     .block_se = rows > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
 }
 
-absl::Status PipelineTrainer::FinishSends() {
+int Trainer::evaluated_group() const { return outer_round_->lowest_member(); }
+
+absl::Status Trainer::FinishSends() {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   return Guarded([&] {
     for (auto& state : ranks_) {
@@ -249,8 +290,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainSpec& spec,
   if (!program.ok()) return program.status();
   absl::Status status = CheckLocalRanks(spec, *program, ranks, keeper != nullptr);
   if (!status.ok()) return status;
-  auto trainer = std::make_unique<PipelineTrainer>(spec, *std::move(program), std::move(corpus),
-                                                   std::move(now), keeper);
+  std::unique_ptr<Trainer> trainer(
+      new Trainer(spec, *std::move(program), std::move(corpus), std::move(now), keeper));
   if (absl::Status status = trainer->Start(ranks); !status.ok()) return status;
   return trainer;
 }

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -24,6 +26,11 @@
 #include "pp_group/state/round_keeper.h"
 
 namespace longhaul {
+
+class LocalPipelines;
+class OuterRound;
+class Subspace;
+struct RankState;
 
 // Letters (README.md): S stages, G groups, M micro-batches, B rows, T tokens of a row, D width,
 // V vocab, N parameters of a stage, H inner steps.
@@ -149,7 +156,7 @@ struct Evaluation {
 // After a Status other than OK the trainer is spent: every later call returns FailedPrecondition.
 class Trainer {
  public:
-  virtual ~Trainer() = default;
+  ~Trainer();
 
   // InvalidArgument: S does not divide the blocks, M not the rows, unknown schedule or codec, ...
   // `now` is a monotonic clock; only reports depend on it. `keeper`: groups come and go
@@ -166,7 +173,7 @@ class Trainer {
   // not an error: it is in the report. OutOfRange: training has diverged and a boundary codec
   // refused to carry NaN or Inf (lossless boundaries carry them, and the loss reports them).
   // FailedPrecondition: all steps of the run are done.
-  virtual absl::StatusOr<std::vector<StepReport>> Step() = 0;
+  absl::StatusOr<std::vector<StepReport>> Step();
 
   // Held-out loss of the current (after an outer step: averaged) parameters of group 0, forward
   // passes only; every rank of group 0 must call it, and where experts are spread every rank of
@@ -175,45 +182,44 @@ class Trainer {
   // FailedPrecondition: compute is injected. Changes nothing of the training: its tensors have a
   // tag of their own, and with it channels of their own, so codecs with state or drawn noise move
   // on for evaluations only.
-  virtual absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) = 0;
+  absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows);
 
-  virtual int64_t step() const = 0;  // finished inner steps
+  int64_t step() const { return step_; }  // finished inner steps
   // The group whose parameters Evaluate takes: the lowest that met in the last outer step.
-  virtual int evaluated_group() const = 0;
+  int evaluated_group() const;
 
   // Groups that come and go; only with a keeper, between steps.
   //
   // The local ranks of a group are gone with all that they held; no step counts them any more.
-  virtual void LoseGroup(int group) = 0;
+  void LoseGroup(int group);
   // New local ranks of a group that has none, with the training's state as a local group holds it
   // after an outer step: parameters, outer start and momentum, AdamW's moments. What codecs
   // remember starts anew. `givers`: the members of the outer step, ascending, where all of them
   // give (handover.h); those that `lost` names, too, are lost while they do. Empty: the lowest
   // group gives all.
-  virtual absl::Status AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers = {},
-                                const std::vector<int>& lost = {}) = 0;
+  absl::Status AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers = {},
+                        const std::vector<int>& lost = {});
   // The same state from one process to another, of one stage; throws nothing. Right after an outer
   // step. Take sets the step, too, and is called before the first one.
-  virtual absl::Status GiveState(int stage, c10d::Backend& to, int peer) = 0;
-  virtual absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) = 0;
+  absl::Status GiveState(int stage, c10d::Backend& to, int peer);
+  absl::Status TakeState(int64_t step, c10d::Backend& from, int peer);
   // The same through files of `givers` processes, of which this is the one at `place`; `lost`: by
   // place (handover.h, also for the files and the errors).
-  virtual absl::Status WriteState(int stage, int place, int givers, const std::string& folder) = 0;
-  virtual absl::Status ReadState(int64_t step, const std::vector<bool>& lost,
-                                 const std::string& folder) = 0;
+  absl::Status WriteState(int stage, int place, int givers, const std::string& folder);
+  absl::Status ReadState(int64_t step, const std::vector<bool>& lost, const std::string& folder);
   // Multiplies the group's parameters on local ranks right before its next outer delta is taken.
-  virtual void Poison(int group, double factor) = 0;
+  void Poison(int group, double factor);
   // Called before every action of the local ranks; faults strike there.
-  virtual void OnAction(std::function<void(const Action&)> call) = 0;
+  void OnAction(std::function<void(const Action&)> call) { on_action_ = std::move(call); }
 
   // Waits until everything that the steps sent has left: only then do the groups' counters have it.
-  virtual absl::Status FinishSends() = 0;
+  absl::Status FinishSends();
 
   // A copy of the local ranks' state between two steps, one of each (checkpoint.h): parameters,
   // AdamW moments, the outer step's start, momentum and codec state, and what
   // LocalRank::boundary_state saves: a resumed run is bit-identical to one that was never stopped.
   // Training may go on while it is written (checkpoint_writer.h).
-  virtual absl::StatusOr<std::vector<Checkpoint>> Snapshot() = 0;
+  absl::StatusOr<std::vector<Checkpoint>> Snapshot();
 
   // Snapshot, written before it returns.
   absl::Status SaveCheckpoint(const std::string& directory);
@@ -224,8 +230,8 @@ class Trainer {
   // `passed_over`, one line each, by the ranks that have them. NotFound: some rank has none. Where
   // none will do, what is wrong with the newest (DataLoss; InvalidArgument: it is of another run or
   // another boundary codec). On any error nothing has changed.
-  virtual absl::Status LoadCheckpoint(const std::string& directory,
-                                      std::vector<std::string>* passed_over = nullptr) = 0;
+  absl::Status LoadCheckpoint(const std::string& directory,
+                              std::vector<std::string>* passed_over = nullptr);
 
   // Takes what another run of the same model and data left in `directory`, of any S, G, cuts and
   // schedule (reshard.h): parameters, AdamW's moments, outer start and momentum, by the parameter's
@@ -233,7 +239,44 @@ class Trainer {
   // collective like LoadCheckpoint; every rank needs the files of the stages that it holds blocks
   // of. Errors as LoadCheckpoint's; FailedPrecondition: another number of groups in the middle of a
   // round.
-  virtual absl::StatusOr<Restored> RestoreFrom(const std::string& directory) = 0;
+  absl::StatusOr<Restored> RestoreFrom(const std::string& directory);
+
+ private:
+  Trainer(const TrainSpec& spec, PipelineProgram program, std::shared_ptr<const Corpus> corpus,
+          std::function<absl::Duration()> now, RoundKeeper* keeper);
+  absl::Status Start(const std::vector<LocalRank>& ranks);
+
+  // Runs f, which may throw; a failure spends the trainer.
+  absl::Status Guarded(const std::function<absl::Status()>& f);
+  absl::Status CheckUsable() const;
+  absl::Status CheckTrains(const char* what) const;
+
+  int64_t FirstRow(const RankState& state) const;
+  void ReadRows(RankState& state);
+  void BeginStep(const RankState& state);
+  absl::Status RunPipelines();
+  void SumTiedGradients();
+  void UpdateParameters();
+  void SortRanks();
+  absl::Status CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks);
+  RankState* Holder(int stage);  // a local rank of the stage; null: none
+  // By place in `givers`; null: of `lost`, or not local.
+  std::vector<const RankState*> GiversOf(int stage, const std::vector<int>& givers,
+                                         const std::vector<int>& lost) const;
+
+  const TrainSpec spec_;
+  const PipelineProgram program_;
+  const std::shared_ptr<const Corpus> corpus_;
+  const std::function<absl::Duration()> now_;
+  const std::unique_ptr<const Subspace> subspace_;  // null: the spec has none
+  std::function<void(const Action&)> on_action_;
+  Program order_;  // all stages' actions; this thread runs the local ones in this order
+  std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage
+  const std::unique_ptr<OuterRound> outer_round_;
+  const std::unique_ptr<LocalPipelines> pipelines_;
+  int64_t step_ = 0;
+  const RankState* busy_ = nullptr;  // for error messages
+  absl::Status spent_;
 };
 
 }  // namespace longhaul

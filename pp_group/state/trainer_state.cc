@@ -1,16 +1,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "pp_group/c10d_status.h"
-#include "pp_group/pipeline_trainer.h"
+#include "pp_group/local_rank.h"
+#include "pp_group/outer/outer_round.h"
 #include "pp_group/state/handover.h"
 #include "pp_group/state/reshard.h"
 #include "pp_group/state/resume.h"
+#include "pp_group/subspace.h"
+#include "pp_group/train_spec.h"
+#include "pp_group/trainer.h"
 
 namespace longhaul {
 
 // Of a joiner, whose two ends took an element's history each from another member, or lost one.
-absl::Status PipelineTrainer::CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks) {
+absl::Status Trainer::CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks) {
   return StatusFromTorch("copy the tied head's moments", [&] {
     for (const auto& state : ranks) {
       if (state->tied == nullptr || state->optimizer == nullptr) continue;
@@ -22,19 +27,19 @@ absl::Status PipelineTrainer::CopyTiedMoments(std::span<const std::unique_ptr<Ra
   });
 }
 
-RankState* PipelineTrainer::Holder(int stage) {
+RankState* Trainer::Holder(int stage) {
   for (auto& state : ranks_) {
     if (state->rank.stage == stage) return state.get();
   }
   return nullptr;
 }
 
-void PipelineTrainer::LoseGroup(int group) {
+void Trainer::LoseGroup(int group) {
   std::erase_if(ranks_, [group](const auto& state) { return state->rank.group == group; });
 }
 
-std::vector<const RankState*> PipelineTrainer::GiversOf(int stage, const std::vector<int>& givers,
-                                                        const std::vector<int>& lost) const {
+std::vector<const RankState*> Trainer::GiversOf(int stage, const std::vector<int>& givers,
+                                                const std::vector<int>& lost) const {
   std::vector<const RankState*> found;
   for (const int group : givers) {
     const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const auto& state) {
@@ -46,8 +51,8 @@ std::vector<const RankState*> PipelineTrainer::GiversOf(int stage, const std::ve
   return found;
 }
 
-absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers,
-                                       const std::vector<int>& lost) {
+absl::Status Trainer::AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers,
+                               const std::vector<int>& lost) {
   std::vector<std::unique_ptr<RankState>> fresh;
   for (const LocalRank& rank : ranks) {
     const RankState* holder = Holder(rank.stage);
@@ -55,7 +60,8 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::
       return absl::FailedPreconditionError(absl::StrCat(
           "group ", rank.group, ": no group is left that it could take its state from"));
     }
-    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_, subspace());
+    absl::StatusOr<std::unique_ptr<RankState>> state =
+        NewRankState(spec_, rank, &now_, subspace_.get());
     if (!state.ok()) return state.status();
     if (givers.empty()) {
       CopyState(*holder, state->get());
@@ -66,7 +72,7 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::
     fresh.push_back(*std::move(state));
   }
   const absl::Status joined = StatusFromTorch(
-      "build the pipelines", [&] { JoinStages(spec_, program_, &now_, subspace(), fresh); });
+      "build the pipelines", [&] { JoinStages(spec_, program_, &now_, subspace_.get(), fresh); });
   if (!joined.ok()) return joined;
   if (!givers.empty()) {
     if (absl::Status s = CopyTiedMoments(fresh); !s.ok()) return s;
@@ -76,21 +82,20 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::
   return absl::OkStatus();
 }
 
-absl::Status PipelineTrainer::GiveState(int stage, c10d::Backend& to, int peer) {
+absl::Status Trainer::GiveState(int stage, c10d::Backend& to, int peer) {
   const RankState* holder = Holder(stage);
   if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
   return SendState(*holder, to, peer);
 }
 
-absl::Status PipelineTrainer::TakeState(int64_t step, c10d::Backend& from, int peer) {
+absl::Status Trainer::TakeState(int64_t step, c10d::Backend& from, int peer) {
   const absl::Status taken = ReceiveState(ranks_.front().get(), from, peer);
   if (!taken.ok()) return taken;
   step_ = step;
   return absl::OkStatus();
 }
 
-absl::Status PipelineTrainer::WriteState(int stage, int place, int givers,
-                                         const std::string& folder) {
+absl::Status Trainer::WriteState(int stage, int place, int givers, const std::string& folder) {
   const RankState* holder = Holder(stage);
   if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
   absl::Status written;
@@ -99,8 +104,8 @@ absl::Status PipelineTrainer::WriteState(int stage, int place, int givers,
   return torch.ok() ? written : torch;
 }
 
-absl::Status PipelineTrainer::ReadState(int64_t step, const std::vector<bool>& lost,
-                                        const std::string& folder) {
+absl::Status Trainer::ReadState(int64_t step, const std::vector<bool>& lost,
+                                const std::string& folder) {
   absl::Status read;
   const absl::Status torch = StatusFromTorch(
       "read the state", [&] { read = longhaul::ReadState(folder, lost, ranks_.front().get()); });
@@ -110,22 +115,22 @@ absl::Status PipelineTrainer::ReadState(int64_t step, const std::vector<bool>& l
   return read;
 }
 
-void PipelineTrainer::Poison(int group, double factor) {
+void Trainer::Poison(int group, double factor) {
   for (auto& state : ranks_) {
     if (state->rank.group == group) state->poison = factor;
   }
 }
 
-absl::StatusOr<std::vector<Checkpoint>> PipelineTrainer::Snapshot() {
+absl::StatusOr<std::vector<Checkpoint>> Trainer::Snapshot() {
   if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
-  absl::Status drained = Guarded([&] { return outer_round_.Drain(step_); });
+  absl::Status drained = Guarded([&] { return outer_round_->Drain(step_); });
   if (!drained.ok()) return drained;
   if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
   return CheckpointsOf(ranks_, step_, CanonicalText(spec_, *corpus_));
 }
 
-absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
-                                             std::vector<std::string>* passed_over) {
+absl::Status Trainer::LoadCheckpoint(const std::string& directory,
+                                     std::vector<std::string>* passed_over) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
   absl::StatusOr<LoadedStep> loaded;
@@ -139,12 +144,12 @@ absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
   if (!loaded.ok()) return loaded.status();
   for (auto& state : ranks_) state->stage->ParametersChanged();
   step_ = loaded->step;
-  outer_round_.Restored(step_);
+  outer_round_->Restored(step_);
   if (passed_over != nullptr) *passed_over = std::move(loaded->passed_over);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Restored> PipelineTrainer::RestoreFrom(const std::string& directory) {
+absl::StatusOr<Restored> Trainer::RestoreFrom(const std::string& directory) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
   absl::StatusOr<Restored> restored;
@@ -157,7 +162,7 @@ absl::StatusOr<Restored> PipelineTrainer::RestoreFrom(const std::string& directo
   if (!restored.ok()) return restored.status();
   for (auto& state : ranks_) state->stage->ParametersChanged();
   step_ = restored->step;
-  outer_round_.Restored(step_);
+  outer_round_->Restored(step_);
   return restored;
 }
 
