@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -233,10 +232,10 @@ void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace)
   const auto begun = plan_.BegunAfter(step_);
   const bool last = plan_.gradients() || begun.back() == e;
   for (const std::vector<int>& meeting : plan_.Meetings(e)) {
-    for (int64_t rank = 0; rank < ranks_; ++rank) {
+    for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       // What a rank's stages send to the same peer follows each other at once: one message.
       std::vector<int> stages;
-      for (const int stage : program_.StagesOf(static_cast<int>(rank))) {
+      for (const int stage : program_.StagesOf(rank)) {
         if (exchange_bytes_.contains({e.fragment, stage})) stages.push_back(stage);
       }
       if (stages.empty()) continue;  // it has nothing of the fragment
@@ -252,9 +251,8 @@ void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace)
           const auto src = static_cast<int>(from * ranks_ + rank);
           const auto dst = static_cast<int>(to * ranks_ + rank);
           Wire wire = WireOf(src, dst, bytes);
-          const auto peer = static_cast<int>(rank);
           wire.both_ways =
-              std::abs(clock_->Seconds(from, peer) - clock_->Seconds(to, peer)) <= wire.delay_s;
+              std::abs(clock_->Seconds(from, rank) - clock_->Seconds(to, rank)) <= wire.delay_s;
           const Sent sent = clock_->Send(
               static_cast<int>(e.fragment),
               {.stage = stages.front(), .from_group = from, .to_group = to, .wire = wire});
