@@ -118,10 +118,8 @@ absl::Status UnknownCodec(std::string_view name, std::string_view why) {
   for (std::string& example : ParametricExamples()) known.push_back(std::move(example));
   return absl::NotFoundError(fmt::format(
       "codec '{}' {}; nearest first: {}; `longhaul codecs` lists all (topk and randk take any k of "
-      "C and any codec for their values, powersgd-r any number, gauss- any NMSE; "
-      "each may end in "
-      "+ef, "
-      "+ef95, +ef21 or +mc, the block codecs in +sr, all in +sat)",
+      "C and any codec for their values, powersgd-r any rank in its range, gauss- any NMSE; "
+      "each may end in +ef, +ef95, +ef21 or +mc, the block codecs in +sr, all in +sat)",
       name, why, fmt::join(Nearest(kNearest, name, std::move(known)), ", ")));
 }
 
