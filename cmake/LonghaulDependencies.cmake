@@ -11,6 +11,7 @@ pkg_check_modules(LIBNL REQUIRED IMPORTED_TARGET libnl-3.0 libnl-route-3.0)
 find_library(SLIRP_LIBRARY slirp)  # without: no gateway for labs (its .pc file wants GLib's headers)
 find_path(SLIRP_INCLUDE slirp/libslirp.h)
 pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)  # CRC32C
 pkg_check_modules(TOMLPP REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(LIBTORRENT IMPORTED_TARGET libtorrent-rasterbar)  # without: no plugin/swarm

@@ -30,15 +30,15 @@ class RunningSum {
   explicit RunningSum(size_t begin) : begin_(begin), end_(begin) {}
   // `bytes` are those that follow what was summed so far.
   void Add(std::span<const std::byte> bytes) {
-    crc_.Add(bytes);
+    crc_ = Crc32cAlone(bytes, crc_);
     end_ += bytes.size();
   }
   size_t end() const { return end_; }
-  SummedPart part() const { return {begin_, end_, crc_.value()}; }
+  SummedPart part() const { return {begin_, end_, crc_}; }
 
  private:
   size_t begin_ = 0, end_ = 0;
-  Crc32cRun crc_;
+  uint32_t crc_ = 0;
 };
 
 // The CRC of a frame's payload from those of its parts, in the frame's order; what lies between

@@ -1,31 +1,25 @@
 #include "compressors/numbers/crc32c.h"
 
+#include <isa-l/crc.h>
+
+#include <algorithm>
 #include <array>
-#include <cstring>
+#include <climits>
 
 #include "compressors/numbers/codec_threads.h"
-#include "compressors/numbers/crc32c_polynomial.h"
 
 namespace longhaul {
 namespace {
 
-// table[0] is the classic byte table; table[k][b] is the CRC of byte b followed by k zero bytes, so
-// eight look-ups consume eight bytes at once.
-using Tables = std::array<std::array<uint32_t, 256>, 8>;
-
-constexpr Tables MakeTables() {
-  Tables t{};
-  for (uint32_t b = 0; b < 256; ++b) {
-    uint32_t crc = b;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? 0x82F63B78u : 0u);
-    t[0][b] = crc;
+// a b mod P: polynomials over GF(2), coefficient of x^0 in bit 31.
+constexpr uint32_t MultiplyModP(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; a != 0; a <<= 1) {
+    if ((a >> 31) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? 0x82F63B78u : 0u);
   }
-  for (size_t k = 1; k < 8; ++k) {
-    for (size_t b = 0; b < 256; ++b) t[k][b] = (t[k - 1][b] >> 8) ^ t[0][t[k - 1][b] & 0xFF];
-  }
-  return t;
+  return product;
 }
-constexpr Tables kTables = MakeTables();
 
 // kPowers[i] = x^(8 * 2^i) mod P.
 constexpr std::array<uint32_t, 64> MakePowers() {
@@ -45,47 +39,22 @@ uint32_t ShiftBy(size_t bytes) {
   return shift;
 }
 
-bool Folds() {
-  static const bool folds = Crc32cVpclmulSupported();
-  return folds;
-}
-
 }  // namespace
 
-void Crc32cRun::Add(std::span<const std::byte> bytes) {
-  if (Folds()) {
-    Crc32cFold(bytes.data(), bytes.size(), folded_);
-  } else {
-    crc_ = Crc32cAlone(bytes, crc_);
-  }
-}
-
-uint32_t Crc32cRun::value() const { return Folds() ? Crc32cOfFolded(folded_) : crc_; }
-
 uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc) {
-  static const auto best = Crc32cVpclmulSupported() ? Crc32cVpclmul
-                           : Crc32cSse42Supported() ? Crc32cSse42
-                                                    : Crc32cTable;
-  return best(bytes.data(), bytes.size(), crc);
+  crc = ~crc;
+  while (!bytes.empty()) {
+    const size_t n = std::min<size_t>(bytes.size(), INT_MAX);  // what it takes at once
+    // It reads alone, though its type does not say so.
+    auto* const at = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data()));
+    crc = crc32_iscsi(at, static_cast<int>(n), crc);
+    bytes = bytes.subspan(n);
+  }
+  return ~crc;
 }
 
 uint32_t Crc32cCombine(uint32_t a, uint32_t b, size_t b_bytes) {
   return MultiplyModP(a, ShiftBy(b_bytes)) ^ b;
-}
-
-uint32_t Crc32cTable(const std::byte* p, size_t left, uint32_t crc) {
-  crc = ~crc;
-  for (; left >= 8; left -= 8, p += 8) {
-    uint64_t word;
-    std::memcpy(&word, p, 8);
-    word ^= crc;
-    crc = 0;
-    for (int k = 0; k < 8; ++k) crc ^= kTables[7 - k][(word >> (8 * k)) & 0xFF];
-  }
-  for (; left > 0; --left, ++p) {
-    crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<uint32_t>(*p)) & 0xFF];
-  }
-  return ~crc;
 }
 
 uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc) {
