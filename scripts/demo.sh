@@ -18,7 +18,8 @@ lap() { took+=("$(printf '%5d s  %s' $((SECONDS - since)) "$1")"); since=$SECOND
 
 scripts/setup.sh build
 lap "install"
-scripts/build.sh longhaul
+# Where there is an engine already it is brought up to date: `longhaul` starts it.
+if [ -e build/longhaul-engine ]; then scripts/build.sh longhaul_commands; else scripts/build.sh longhaul_demo; fi
 lap "compile, on $(nproc) cores"
 
 # A part that ended well is not run again; its log says what it printed. One that did not, such as a

@@ -24,12 +24,17 @@ int Net(int argc, char** argv) {
   return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);
 }
 
-// A program beside this one. argv[0] stays as it was typed: it stands in what --help says.
-int Beside(const char* program, char** argv) {
+// The first of these programs that is beside this one. argv[0] stays as it was typed: it stands in what
+// --help says.
+int Beside(std::initializer_list<const char*> programs, char** argv) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string path = (self.parent_path() / program).string();
-  execv(path.c_str(), argv);
+  std::string path;
+  for (const char* program : programs) {
+    path = (self.parent_path() / program).string();
+    execv(path.c_str(), argv);
+    if (errno != ENOENT) break;
+  }
   fmt::print(stderr,
              "longhaul: start {}: {}; without it only `longhaul net` and `longhaul weights` are "
              "there (a build without torch has no others)\n",
@@ -42,5 +47,6 @@ int Beside(const char* program, char** argv) {
 int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "net") return Net(argc, argv);
-  return Beside(command == "weights" ? "longhaul-weights" : "longhaul-engine", argv);
+  if (command == "weights") return Beside({"longhaul-weights"}, argv);
+  return Beside({"longhaul-engine", "longhaul-demo"}, argv);
 }

@@ -77,7 +77,7 @@ if(LONGHAUL_TORCH)
   add_executable(virtual_run experiments/virtual/played_run.cc experiments/virtual/virtual_run_main.cc)
   target_link_libraries(virtual_run PRIVATE longhaul_flags longhaul::experiments_traffic longhaul::netem
     longhaul::plugin_core fmt::fmt)
-  add_custom_target(virtual_suites DEPENDS virtual_run netem_virtual_time_test longhaul)
+  add_custom_target(virtual_suites DEPENDS virtual_run netem_virtual_time_test longhaul_commands)
   target_compile_definitions(experiments_train_simulated_clock_test PRIVATE
     LONGHAUL_TEST_PAGE="${PROJECT_SOURCE_DIR}/docs/step-times.md"
     LONGHAUL_TWO_CONTINENTS="${PROJECT_SOURCE_DIR}/experiments/specs/two-continents.toml"

@@ -12,7 +12,7 @@ target_compile_definitions(command_testing PUBLIC LONGHAUL_BINARY="$<TARGET_FILE
   LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs"
   LONGHAUL_SMALL_TEXT="${CMAKE_BINARY_DIR}/tests/small_text.txt"
   LONGHAUL_RESULTS="${PROJECT_SOURCE_DIR}/docs/results")
-add_dependencies(command_testing longhaul)
+add_dependencies(command_testing longhaul_commands)
 foreach(name bad_input faults shaped)
   longhaul_test(experiments/command/${name}_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 endforeach()
@@ -21,6 +21,7 @@ longhaul_test(experiments/command/elastic_links_test.cc LIBS command_testing lon
 longhaul_test(experiments/command/elastic_checkpoints_test.cc LIBS command_testing longhaul::experiments_data LABELS root TIMEOUT 900)
 longhaul_test(experiments/command/output_test.cc
   LIBS command_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
+add_dependencies(experiments_command_output_test longhaul-demo)
 longhaul_test(experiments/command/scale_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/command/plan_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/command/simulated_test.cc experiments/command/run_trace_test.cc

@@ -224,6 +224,21 @@ TEST_F(Output, AnUnknownCommandIsNamedWithTheNearest) {
   }
 }
 
+// As after `make demo`, which builds no engine.
+TEST_F(Output, WithoutAnEngineTheCommandsOfTheDemoAreThere) {
+  const std::filesystem::path built = std::filesystem::path(LONGHAUL_BINARY).parent_path();
+  for (const char* program : {"longhaul", "longhaul-demo"}) {
+    std::filesystem::copy_file(built / program, std::filesystem::path(scratch_.path()) / program);
+  }
+  const std::string longhaul = scratch_.path() + "/longhaul";
+  const CommandResult run = RunProgram({longhaul, "run", Spec(), "--results", results()});
+  EXPECT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(RunProgram({longhaul, "list", results()}).output, HasSubstr("ok"));
+  const CommandResult other = RunProgram({longhaul, "plan", "x.toml"});
+  EXPECT_EQ(other.exit_status, 2);
+  EXPECT_THAT(other.output, HasSubstr("'plan' is not among the commands that `make demo` builds"));
+}
+
 TEST_F(Output, TheResolvedSpecIsPrintedWhereItIsAskedFor) {
   const std::string run = "run " + Spec() + " --results " + results();
   EXPECT_THAT(Stdout(run).output, Not(HasSubstr("weight_decay = ")));
