@@ -77,7 +77,8 @@ class Launch {
   std::optional<Record> record_;
   std::optional<RankOutput> output_;
   int64_t run_ = 0;
-  int status_ = 0;         // of the program
+  int status_ = 0;  // of the program
+  bool interrupted_ = false;
   json before_, counted_;  // the lab's counters around the program
   double began_s_ = 0;
   std::vector<RankEnd> ends_;
@@ -239,6 +240,7 @@ absl::Status Launch::Programs() {
     for (const StartedProgram& program : running) KillProgramOf(program.pid);
   }
   std::vector<ProgramEnd> ends;
+  rules_.interrupted = &interrupted_;
   status_ = WaitForPrograms(running, rules_, &ends);
   const RanksEnded ended = EndsOfRanks(running, ends, status_, began);
   ends_ = ended.ranks;
@@ -281,7 +283,7 @@ absl::Status Launch::Finish(const absl::Status& outcome) {
   std::filesystem::remove_all(std::filesystem::path(LogFile(0)).parent_path(), ignored);
   std::string reason(outcome.message());
   if (reason.empty() && !remarks_.empty()) reason = fmt::format("{}", fmt::join(remarks_, "; "));
-  const RunStatus status = status_ == 128 + SIGINT               ? RunStatus::kInterrupted
+  const RunStatus status = interrupted_                          ? RunStatus::kInterrupted
                            : absl::IsFailedPrecondition(outcome) ? RunStatus::kInvalid
                            : !outcome.ok() || status_ != 0       ? RunStatus::kFailed
                                                                  : RunStatus::kOk;

@@ -101,6 +101,7 @@ class Waiter {
   void Take(int signal, const siginfo_t& info) {
     if (signal == SIGCHLD) return;
     const bool of_terminal = info.si_code > 0;
+    if (rules_.interrupted != nullptr && !over_) *rules_.interrupted = true;
     const bool again = signal == SIGINT && std::exchange(interrupted_, true);
     if (!of_terminal) Send(signal);
     if (rules_.grace == absl::InfiniteDuration()) return;

@@ -22,6 +22,8 @@ struct EndingRules {
   bool last_decides = false;  // the run is over when the last program has ended, as a client has
   absl::Duration timeout = absl::InfiniteDuration();  // then all are told to end: kTimedOut
   void (*kill)(pid_t) = nullptr;  // how one is killed; nullptr: KillProgramOf (node_entry.h)
+  // Set when one of the signals below came before the outcome was known; nullptr: nobody asks.
+  bool* interrupted = nullptr;
 };
 
 // The exit status of programs that had not ended in time, as of timeout(1).

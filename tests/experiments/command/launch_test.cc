@@ -133,7 +133,7 @@ TEST_F(LaunchCommand, TheFirstRankThatFailsEndsTheOthersAlsoOneThatIgnoresIt) {
 }
 
 TEST_F(LaunchCommand, KilledOrInterruptedNothingIsLeft) {
-  for (const int signal : {SIGKILL, SIGINT}) {
+  for (const int signal : {SIGKILL, SIGINT, SIGTERM, SIGHUP}) {
     const std::string mark = "31415." + std::to_string(signal);
     const std::string out = scratch_.path() + "/out", up = scratch_.path() + "/up" + mark;
     const pid_t command = StartLonghaul(
@@ -147,11 +147,11 @@ TEST_F(LaunchCommand, KilledOrInterruptedNothingIsLeft) {
     if (signal == SIGKILL) {
       EXPECT_EQ(result.signal, SIGKILL);
     } else {
-      EXPECT_EQ(result.exit_status, 130) << result.output;
+      EXPECT_EQ(result.exit_status, 128 + signal) << result.output;
     }
     EXPECT_TRUE(Eventually([&] { return ProcessesWith("sleep " + mark).empty(); }));
     // A process that ends loses its command line first and the run's lock, which it inherited, last.
-    const RunStatus expected = signal == SIGINT ? RunStatus::kInterrupted : RunStatus::kDied;
+    const RunStatus expected = signal == SIGKILL ? RunStatus::kDied : RunStatus::kInterrupted;
     EXPECT_TRUE(Eventually([&] { return LastRun().status == expected; }))
         << ToString(LastRun().status);
   }
