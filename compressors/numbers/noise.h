@@ -16,6 +16,8 @@ enum class NoisePurpose : uint32_t {
   kSampling = 3,
   kFixedMatrix = 4,
   kGaussian = 5,
+  kFrameLoss = 6,  // pp_group/schedule/frame_loss.h
+  kRateCycle = 7,  // pp_group/schedule/bbr.h
 };
 
 // Philox4x32-10 (Salmon et al., SC 2011). Key and counter all zero -> 6627E8D5 E169C58D BC57AC4C

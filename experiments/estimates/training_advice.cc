@@ -48,9 +48,9 @@ std::vector<std::string> ClockAdvice(const RunSpec& spec) {
   if (links.ok() && std::any_of(links->paths.begin(), links->paths.end(),
                                 [](const PathSpec& path) { return MeanLoss(path) > 0; })) {
     advice.push_back(fmt::format(
-        "net.profile = \"{}\" loses packets, which the simulated clock has no model of: on such "
-        "links steps and exchanges take longer than it says",
-        spec.net.profile));
+        "net.profile = \"{}\" loses packets: which, the simulated clock draws from seed = {}; other "
+        "seeds have other times (docs/step-times.md)",
+        spec.net.profile, spec.seed));
   }
   if (spec.net.congestion_control == "bbr") {
     advice.push_back(

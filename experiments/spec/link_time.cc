@@ -10,20 +10,40 @@ namespace {
 
 constexpr double kSegmentBytes = 1448;
 
+// What the path loses of frames of its MTU, of which `tap` and netem both make all that crosses a path that
+// loses. A damaged frame is lost to its receiver.
+FrameLoss LossOf(const PathSpec& path) {
+  const auto damaged = [&path](double lost) { return lost + (1 - lost) * path.rare.corrupt_prob; };
+  if (!path.burst_loss) return {.prob = damaged(path.loss_prob)};
+  const BurstLoss& b = *path.burst_loss;
+  if (b.to_bad == 0) return {.prob = damaged(b.loss_good)};
+  return {.to_bad = b.to_bad,
+          .to_good = b.to_good,
+          .loss_bad = damaged(b.loss_bad),
+          .loss_good = damaged(b.loss_good)};
+}
+
+absl::Status Refuse(const Topology& links, const std::string& why) {
+  return absl::InvalidArgumentError(fmt::format(
+      "net.profile '{}': {}, which a simulated clock has no model of; want paths with a "
+      "rate and a delay of their own",
+      links.profile, why));
+}
+
 }  // namespace
 
 BoundaryLink LinkOf(const Topology& links, const PathSpec& path, const RunSpec& run) {
   BoundaryLink link{
       .rate_bit_per_s = std::numeric_limits<double>::infinity(),
       .one_way_delay_s = absl::ToDoubleSeconds(path.delay),
-      .whole_buffers = run.net.emulator != "netem" && !NeedsMtuFrames(links, path.from)};
+      .whole_buffers = run.net.emulator != "netem" && !NeedsMtuFrames(links, path.from),
+      .loss = LossOf(path)};
+  const std::string& control = run.net.congestion_control;
+  if (control == "bbr") link.control = Wire::Control::kBbr;
   if (!path.rate) return link;
   link.rate_bit_per_s = static_cast<double>(path.rate->value);
-  const std::string& control = run.net.congestion_control;
-  // BBR paces what it sends: it fills no queue, whatever its window.
-  if (control == "bbr") return link;
   link.queue_packets = static_cast<double>(PathQueuePackets(links, path));
-  if (control != "reno") link.control = Wire::Control::kCubic;
+  if (control != "reno" && control != "bbr") link.control = Wire::Control::kCubic;
   return link;
 }
 
@@ -38,6 +58,24 @@ absl::Status CheckControl(const RunSpec& run) {
                   control));
 }
 
+absl::Status CheckLinks(const Topology& links) {
+  if (!links.sites.empty()) return Refuse(links, "nodes share a site's access line");
+  if (!links.changes.empty()) return Refuse(links, "paths change in the midst of the run");
+  for (const NodeSpec& node : links.nodes) {
+    if (node.access) return Refuse(links, fmt::format("paths share {}'s access line", node.name));
+  }
+  for (const PathSpec& path : links.paths) {
+    const std::string where =
+        fmt::format("path {} > {}", links.nodes[path.from].name, links.nodes[path.to].name);
+    if (MeanLoss(path) >= 1) {
+      return absl::InvalidArgumentError(fmt::format(
+          "net.profile '{}': {} loses everything: no message ever arrives", links.profile, where));
+    }
+    if (path.rate_trace != nullptr) return Refuse(links, where + " has a rate that changes");
+  }
+  return absl::OkStatus();
+}
+
 Wire WireOf(const BoundaryLink& link) {
   return {.busy_s = 8 * kWireFactor * link.message_bytes / link.rate_bit_per_s,
           .delay_s = link.one_way_delay_s};
@@ -49,6 +87,7 @@ Wire ColdWireOf(const BoundaryLink& link, double connections) {
   wire.queue_segments = link.queue_packets;
   wire.whole_buffers = link.whole_buffers;
   wire.control = link.control;
+  wire.loss = link.loss;
   wire.first_window *= connections;
   return wire;
 }

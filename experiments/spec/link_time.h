@@ -23,6 +23,7 @@ struct BoundaryLink {
   double queue_packets = std::numeric_limits<double>::infinity();
   bool whole_buffers = true;
   Wire::Control control = Wire::Control::kReno;
+  FrameLoss loss = {};  // its key is for whoever knows the ends
 };
 
 // The link that a path is to the run's congestion control, without a message. No rate: no limit. "system"
@@ -31,6 +32,10 @@ BoundaryLink LinkOf(const Topology& links, const PathSpec& path, const RunSpec& 
 
 // InvalidArgument: a congestion control that links have no model of; want system, reno, cubic or bbr.
 absl::Status CheckControl(const RunSpec& run);
+
+// InvalidArgument: links that a simulated clock has no model of: a path that loses everything, access lines
+// that paths share, rates that change with time. Jitter is left out, without an error.
+absl::Status CheckLinks(const Topology& links);
 
 // Wire bytes over payload bytes: a 1514-byte Ethernet frame carries 1448 bytes of a TCP stream.
 constexpr double kWireFactor = 1514.0 / 1448.0;

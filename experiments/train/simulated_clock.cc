@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "compressors/numbers/noise.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
@@ -37,32 +38,6 @@ void AddSince(const std::vector<double>& before, const std::vector<double>& now,
   }
 }
 
-absl::Status Refuse(const Topology& links, const std::string& why) {
-  return absl::InvalidArgumentError(fmt::format(
-      "net.profile '{}': {}, which a simulated clock has no model of; want paths with a "
-      "rate and a delay of their own",
-      links.profile, why));
-}
-
-// Of links that would end or change what the clock says, not of jitter and some loss.
-absl::Status CheckLinks(const Topology& links) {
-  if (!links.sites.empty()) return Refuse(links, "nodes share a site's access line");
-  if (!links.changes.empty()) return Refuse(links, "paths change in the midst of the run");
-  for (const NodeSpec& node : links.nodes) {
-    if (node.access) return Refuse(links, fmt::format("paths share {}'s access line", node.name));
-  }
-  for (const PathSpec& path : links.paths) {
-    const std::string where =
-        fmt::format("path {} > {}", links.nodes[path.from].name, links.nodes[path.to].name);
-    if (MeanLoss(path) >= 1) {
-      return absl::InvalidArgumentError(fmt::format(
-          "net.profile '{}': {} loses everything: no message ever arrives", links.profile, where));
-    }
-    if (path.rate_trace != nullptr) return Refuse(links, where + " has a rate that changes");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 SimulatedClock::SimulatedClock(const RunSpec& spec)
@@ -70,6 +45,7 @@ SimulatedClock::SimulatedClock(const RunSpec& spec)
       ranks_(spec.ranks()),
       groups_(spec.outer.groups),
       restarts_(spec.net.slow_start_after_idle),
+      seed_(static_cast<uint64_t>(spec.seed)),
       all_meet_(WholeRounds(ToOuterSpec(spec))),
       nodes_(static_cast<size_t>(spec.workers())) {
   std::iota(nodes_.begin(), nodes_.end(), 0);
@@ -81,6 +57,7 @@ SimulatedClock::SimulatedClock(const SimulatedClock& other, std::vector<int> nod
       ranks_(other.ranks_),
       groups_(other.groups_),
       restarts_(other.restarts_),
+      seed_(other.seed_),
       all_meet_(other.all_meet_),
       nodes_(std::move(nodes)),
       links_(other.links_),
@@ -105,11 +82,13 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
 }
 
 absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec,
-                                                                   const Topology& links) {
+                                                                   const Topology& links,
+                                                                   Losses losses) {
   if (absl::Status s = CheckLinks(links); !s.ok()) return s;
   std::map<std::pair<int64_t, int64_t>, BoundaryLink> known;
   for (const PathSpec& path : links.paths) {
-    known[{path.from, path.to}] = longhaul::LinkOf(links, path, spec);
+    BoundaryLink& link = known[{path.from, path.to}] = longhaul::LinkOf(links, path, spec);
+    if (losses == Losses::kNone) link.loss = {};
   }
   return Of(spec, [known = std::move(known)](int64_t from, int64_t to) {
     return known.at({from, to});
@@ -202,6 +181,8 @@ Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) co
   link.message_bytes = bytes;
   Wire wire = ColdWireOf(link);
   wire.restarts = restarts_;
+  wire.loss.key =
+      FoldSeed({seed_, static_cast<uint64_t>(from_rank), static_cast<uint64_t>(to_rank)});
   return wire;
 }
 

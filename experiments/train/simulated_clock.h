@@ -28,17 +28,20 @@ struct Topology;
 // that messages had in it, over TCP connections whose windows live from step to step
 // (pp_group/schedule/wire.h). Groups exchange as the run's own do: the plan says when, everybody
 // sends to everybody of a meeting over a path of its own and waits for what it is owed; behind an
-// exchange of weights, not of gradients, a group's ranks tell each other norms. Not in it: loss and
-// jitter; encoding and decoding, hashing and the outer update.
+// exchange of weights, not of gradients, a group's ranks tell each other norms. Frames that paths lose
+// are drawn, by the run's seed and both ranks (pp_group/schedule/frame_loss.h). Not in it: jitter; encoding and decoding, hashing and the outer update.
 class SimulatedClock {
  public:
   // Bytes are the planned ones (train/traffic.h) until they are set. InvalidArgument: links that the
   // clock has no model of (a path that loses everything, access lines that paths share, rates that
   // change with time), or a codec that refuses a shape. Errors of PipelineOf, of a topology file.
   static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec);
-  // The same over these links in place of net.profile's: node i is rank i, and there are as many.
+  // The same over these links in place of net.profile's: node i is rank i, and there are as many. kNone:
+  // as if no path lost a frame, for whoever compares links and not draws.
+  enum class Losses { kDrawn, kNone };
   static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec,
-                                                            const Topology& links);
+                                                            const Topology& links,
+                                                            Losses losses = Losses::kDrawn);
   // The same over links by their nodes, from and to, without messages.
   using Links = std::function<BoundaryLink(int64_t from, int64_t to)>;
   static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec, Links links);
@@ -81,6 +84,7 @@ class SimulatedClock {
   PipelineProgram program_;
   const int64_t ranks_, groups_;             // P, G
   const bool restarts_;                      // net.slow_start_after_idle
+  const uint64_t seed_;                      // of the run
   const bool all_meet_;                      // at once, over all parameters
   std::vector<int> nodes_;                   // by rank of the run
   Links links_;                              // by nodes

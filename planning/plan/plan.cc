@@ -97,9 +97,10 @@ absl::Status Place(const Topology& links, PlanRow& row) {
   }
   spec.train.tokens.reset();
   spec.train.steps = steps + 1;  // the last step of a run exchanges all that is left
-  const auto clock = SimulatedClock::Of(spec, links);
+  // Places are compared by their links, not by what was lost on them in one run.
+  const auto clock = SimulatedClock::Of(spec, links, SimulatedClock::Losses::kNone);
   if (!clock.ok()) return clock.status();
-  const auto alike = SimulatedClock::Of(spec, BestLinks(links));
+  const auto alike = SimulatedClock::Of(spec, BestLinks(links), SimulatedClock::Losses::kNone);
   if (!alike.ok()) return alike.status();
   row.least_step_s = (*alike)->LeastStepSeconds();
   PlacementProblem problem{.nodes = static_cast<int>(spec.workers()),

@@ -178,7 +178,7 @@ Table PlanTable(const Plan& plan, size_t most) {
   const auto lossy = [](const PathSpec& path) { return MeanLoss(path) > 0; };
   if (std::any_of(plan.links.paths.begin(), plan.links.paths.end(), lossy)) {
     table.notes.push_back(
-        "Some paths lose packets, which the clock does not know: real steps take longer.");
+        "Some paths lose packets, which seconds of a plan leave out: real steps take longer.");
   }
   table.notes.push_back(VerdictText(plan));
   return table;

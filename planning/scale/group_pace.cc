@@ -94,7 +94,11 @@ Wire GroupPace::ExchangeWire(int64_t peers) const {
   BoundaryLink link = between_;
   link.message_bytes *= frames;
   // What connections that share a line do to each other in its queue is in no model.
-  if (frames > 1) link.queue_packets = std::numeric_limits<double>::infinity();
+  if (frames > 1 || link.control == Wire::Control::kBbr) {
+    link.queue_packets = std::numeric_limits<double>::infinity();
+  }
+  // An exchange of many alike is one wire, which cannot go by segments: BBR is slow start alone there.
+  if (link.control == Wire::Control::kBbr) link.control = Wire::Control::kReno;
   Wire wire = ColdWireOf(link, frames);
   wire.restarts = restarts_;
   wire.both_ways = true;

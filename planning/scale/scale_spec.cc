@@ -19,7 +19,9 @@ std::optional<BoundaryLink> LinkOf(const std::string& profile, const RunSpec& ru
   if (IsTopologyFile(profile)) return std::nullopt;
   const absl::StatusOr<Topology> pair = MeshNamed(profile, 2);
   if (!pair.ok()) return std::nullopt;
-  return longhaul::LinkOf(*pair, pair->paths.front(), run);
+  BoundaryLink link = longhaul::LinkOf(*pair, pair->paths.front(), run);
+  link.loss = {};  // groups are alike, which draws would not be
+  return link;
 }
 
 absl::Status ReadScaleTable(const TomlValue& root, const SpecNames& names, ScaleSpec& spec) {

@@ -100,8 +100,23 @@ Sent Timeline::Take(const PipelineCosts::Wire& wire, int from, int to, double re
         longhaul::Take({.busy_s = wire.busy_s + wire.delay_s}, ready, &wires_used_[to]);
     return {held.left, held.left, held.begun};
   }
-  return longhaul::Take(wire, ready,
-                        &wires_used_[static_cast<size_t>(from) * program_.ranks.size() + to]);
+  Connection& connection = wires_used_[static_cast<size_t>(from) * program_.ranks.size() + to];
+  const Sent sent = longhaul::Take(wire, ready, &connection);
+  if (connection.by_segments) Revise(from, to, connection);
+  return sent;
+}
+
+// What was sent before and is not there yet may come sooner for what follows it. Nobody has gone on with
+// it: actions run in the order of their ends, and this message was made before that one was there.
+void Timeline::Revise(int from, int to, const Connection& connection) {
+  const auto& messages = connection.by_segments->messages();
+  auto before = messages.rbegin() + 1;  // the last one is new
+  for (auto c = carried_.rbegin(); c != carried_.rend() && before != messages.rend(); ++c) {
+    if (c->from != from || c->to != to) continue;
+    c->times.arrived = before->arrived;
+    if (c->message) Arrival(*c->message) = before->arrived;
+    ++before;
+  }
 }
 
 // kNotYet: its input is still to be made.

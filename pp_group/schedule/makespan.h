@@ -75,6 +75,7 @@ class Timeline {
   void Send(const Message& message, int from, double made);
   void AddTied();
   Sent Take(const PipelineCosts::Wire& wire, int from, int to, double ready);
+  void Revise(int from, int to, const Connection& connection);
   double& Arrival(const Message& message);
   double Arrival(const Message& message) const;
 

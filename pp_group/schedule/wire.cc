@@ -19,16 +19,6 @@ constexpr double kBuffersPerSecond = 1024, kLeastBuffer = 2, kLargestBuffer = 45
 // left in buffers of more than two segments it was seen to hold this much of another one.
 constexpr double kFirstBuffer = 5.0 / 6;
 
-// Cubic: RFC 9438's C and beta, the rate at which a Reno of that beta would grow, and fast convergence,
-// by which a connection that lost below its last loss makes room. What Linux adds: 5 % a round trip
-// before the first loss, half at most; HyStart from 16 segments on, by trains of acknowledgements at
-// most 2 ms apart, or once eight say that the queue takes an eighth of the round trip, 4 to 16 ms.
-constexpr double kCubic = 0.4, kCubicKeeps = 0.7, kRenoKeeps = 0.5;
-constexpr double kAsReno = 3 * (1 - kCubicKeeps) / (1 + kCubicKeeps), kMakesRoom = 0.85;
-constexpr double kUnknownGrowth = 1.05, kMostGrowth = 1.5;
-constexpr double kHystartWindow = 16, kTrainGap = 0.002, kHystartSamples = 8;
-constexpr double kLeastHeldUp = 0.004, kMostHeldUp = 0.016;
-
 // What a sender takes the round trip for behind a message: some of its segments have waited for others,
 // in a queue that is taken for as deep as the path.
 double SmoothedRtt(double rtt, double window, double segment_s) {
@@ -258,9 +248,28 @@ class Transfer {
   Connection* const c_;
 };
 
+Sent TakeBySegments(const Wire& wire, double ready, Connection* c) {
+  if (!c->by_segments) c->by_segments.emplace();
+  const TcpSender::Message& sent = c->by_segments
+                                       ->Send({.segment_s = wire.busy_s / wire.segments,
+                                               .delay_s = wire.delay_s,
+                                               .queue_segments = wire.queue_segments,
+                                               .both_ways = wire.both_ways,
+                                               .loss = wire.loss,
+                                               .control = wire.control,
+                                               .first_window = wire.first_window,
+                                               .restarts = wire.restarts},
+                                              ready, wire.segments)
+                                       .back();
+  c->window = c->by_segments->window();
+  c->free_at = std::max(ready, sent.arrived - wire.delay_s);
+  return {sent.left, sent.arrived, sent.begun};
+}
+
 }  // namespace
 
 Sent Take(const Wire& wire, double ready, Connection* c) {
+  if (wire.segments > 0 && wire.BySegments()) return TakeBySegments(wire, ready, c);
   const double begun = std::max(c->free_at, ready);
   if (!(wire.segments > 0)) {
     c->free_at = begun + wire.busy_s;

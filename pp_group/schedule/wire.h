@@ -1,6 +1,11 @@
 #pragma once
 
 #include <limits>
+#include <optional>
+
+#include "pp_group/schedule/congestion.h"
+#include "pp_group/schedule/frame_loss.h"
+#include "pp_group/schedule/tcp_sender.h"
 
 namespace longhaul {
 
@@ -27,15 +32,20 @@ namespace longhaul {
 //     figures) keeps 0.7 of it and grows with the third power of the time since then, back to where it
 //     lost first; and it leaves slow start before it loses (HyStart): where acknowledgements of one
 //     round come for longer than half a round trip, or the queue holds them up.
+//   - Where the path loses frames, and with BBR, which paces, there is no such sum: the connection goes
+//     segment by segment (tcp_sender.h), by draws of the wire's key.
 struct Wire {
   double busy_s = 0, delay_s = 0;
   double segments = 0;  // of 1448 bytes; 0: no connection, the wire is the same at all times
   double queue_segments = std::numeric_limits<double>::infinity();  // before the rate
   double first_window = 10;
-  enum class Control { kReno, kCubic } control = Control::kReno;
+  using Control = CongestionControl;
+  Control control = Control::kReno;
   bool restarts = false;
   bool whole_buffers = true;  // what a sender hands over at once comes at once; false: by segments
   bool both_ways = false;     // the other end begins to send as much at the same time
+  FrameLoss loss = {};        // of frames of a segment
+  bool BySegments() const { return loss.any() || control == Control::kBbr; }
 };
 
 // When a wire is free again; kUnused: nothing has gone over it.
@@ -49,13 +59,15 @@ struct Connection {
   // Of cubic: the window of its last loss (0: none yet), and where and how long ago it began to grow, in
   // seconds of sending.
   double most = 0, grows_from = 0, grows_s = 0;
+  std::optional<TcpConnection> by_segments = std::nullopt;
 };
 struct Sent {
   double left;     // its sender is rid of it: the rest is in the socket's buffer, twice the window
   double arrived;  // its last byte
   double begun;    // when it took the wire
 };
-// A message that is ready then takes the wire behind what it carries already.
+// A message that is ready then takes the wire behind what it carries already. A connection that goes by
+// segments says it as if nothing followed; what follows may tell of a loss sooner (by_segments->messages()).
 Sent Take(const Wire& wire, double ready, Connection* connection);
 
 }  // namespace longhaul

@@ -115,8 +115,8 @@ TEST(SimulatedClock, AnOuterStepByHand) {
   EXPECT_NEAR(clock->Seconds(1, 1), slow + 5 * 0.065 + 0.0325, 2e-6);
 }
 
-// Windows of twice the message, 1.4 times what the path's queue holds, or paced: the second exchange
-// floods the queue, does not, and does not. What the spec names is what links have.
+// Windows of twice the message, 1.4 times what the path's queue holds, or paced: the second exchange floods the
+// queue with its end, does not, and floods it at a pace that what follows tells of. What the spec names is what links have.
 TEST(SimulatedClock, TheRunsCongestionControlIsItsLinks) {
   const auto second_s = [](const std::string& control) {
     const auto clock = Clock({"outer.groups=2", "outer.inner_steps=1", "outer.codec=none",
@@ -134,9 +134,33 @@ TEST(SimulatedClock, TheRunsCongestionControlIsItsLinks) {
   };
   const double plain = kKappa * 1717930 / 12.5e6 + 3.25 + 2 * (kKappa * 131184 / 12.5e6 + 0.0325);
   EXPECT_GT(second_s("reno"), plain + 1);
-  EXPECT_NEAR(second_s("bbr"), plain + 0.0325, 1e-3);
+  EXPECT_GT(second_s("bbr"), plain + 0.1) << "messages that pause go at a low pace";
+  EXPECT_LT(second_s("bbr"), plain + 0.6);
   EXPECT_EQ(second_s("system"), second_s("cubic"));
   EXPECT_NE(second_s("cubic"), second_s("reno"));
+}
+
+// One packet of a hundred: equal seeds lose the same of them, others others, and so do the two groups, which are
+// alike but for that; no run is sooner than one that loses none.
+TEST(SimulatedClock, LossesAreDrawnBySeedAndRanks) {
+  const std::string file = testing::TempDir() + "one_percent.toml";
+  std::ofstream(file) << "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n[[node]]\nname = \"c\"\n"
+                      << "[[node]]\nname = \"d\"\n[between]\nprofile = \"continental-us\"\n"
+                      << "loss = \"1%\"\n";
+  const auto ends = [&](int seed, const std::string& links) {
+    const auto clock =
+        Clock({"outer.groups=2", "outer.inner_steps=100", "outer.codec=none", "train.steps=12",
+               fmt::format("seed={}", seed), "net.profile=" + links});
+    for (int step = 0; step < 12; ++step) EXPECT_TRUE(clock->Step().ok());
+    return std::pair(clock->Seconds(0, 0), clock->Seconds(1, 0));
+  };
+  const auto one = ends(1, file), two = ends(2, file), none = ends(1, "continental-us");
+  EXPECT_EQ(one, ends(1, file));
+  EXPECT_NE(one, two);
+  EXPECT_NE(one.first, one.second);
+  EXPECT_EQ(none.first, none.second);
+  EXPECT_EQ(none, ends(2, "continental-us"));
+  for (const auto& lossy : {one, two}) EXPECT_GT(lossy.first, none.first);
 }
 
 // 6 N D: two operations of each weight in a pass forward, four backward; and attention.

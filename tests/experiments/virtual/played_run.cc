@@ -328,7 +328,7 @@ absl::StatusOr<std::vector<std::vector<double>>> PlayRun(const RunSpec& spec,
   prctl(PR_SET_TIMERSLACK, 1);
   Played played(spec);
   if (absl::Status s = played.Prepare(emulator); !s.ok()) return s;
-  const absl::Time start = MonotonicNow() + absl::Seconds(2);
+  const absl::Time start = MonotonicNow() + absl::Milliseconds(10);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < played.groups * played.ranks; ++rank) {
     threads.emplace_back([&played, rank, start] { played.RunRank(rank, start); });

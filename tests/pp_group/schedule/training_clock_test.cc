@@ -88,5 +88,31 @@ TEST(LeastStep, NoScheduleIsBelowIt) {
   }
 }
 
+// The first message is lost whole, at 20 ms. The second, made at 40, is there at 91 and tells of it at 141, so
+// the first one's repetition is there at 192 and rank 1 does both forwards. Had nothing followed, a timeout, 0.3 s,
+// would have repeated it.
+TEST(TrainingClock, AMessageThatFollowsALostOneBringsItSooner) {
+  FrameLoss loss{.prob = 0.2};
+  for (bool lost[3] = {}; !lost[0] || lost[1] || lost[2]; ++loss.key) {
+    FrameFates fates;
+    for (bool& frame : lost) frame = fates.Lost({.prob = 0.2, .key = loss.key + 1});
+  }
+  const auto both = [](int stage) {
+    return Program{{stage, Op::kForward, 0},
+                   {stage, Op::kForward, 1},
+                   {stage, Op::kBackward, 0},
+                   {stage, Op::kBackward, 1}};
+  };
+  const PipelineProgram program = *Assemble({both(0), both(1)});
+  std::vector<PipelineCosts> costs{
+      {.stages = std::vector<PipelineCosts::Stage>(2, {.forward_s = 0.02}),
+       .ranks = std::vector<PipelineCosts::Rank>(2),
+       .activations = {{.busy_s = 1e-3, .delay_s = 0.05, .segments = 1, .loss = loss}},
+       .gradients = {{}}}};
+  TrainingClock clock(program, costs);
+  ASSERT_TRUE(clock.Actions().ok());
+  EXPECT_NEAR(clock.Seconds(0, 1), 0.192 + 2 * 0.02, 1e-9);
+}
+
 }  // namespace
 }  // namespace longhaul
