@@ -54,8 +54,8 @@ std::vector<std::string> ClockAdvice(const RunSpec& spec) {
   }
   if (spec.net.congestion_control == "bbr") {
     advice.push_back(
-        "net.congestion_control = \"bbr\": a kernel's BBR sends short messages at a low pace, which "
-        "the simulated clock has no model of: steps take longer than it says (docs/virtual-time.md)");
+        "net.congestion_control = \"bbr\": exchanges between groups that overflow a link's queue take "
+        "a kernel's BBR longer than the simulated clock says (docs/virtual-time.md)");
   }
   return advice;
 }

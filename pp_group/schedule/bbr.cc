@@ -9,7 +9,8 @@ namespace longhaul {
 namespace {
 
 constexpr double kRecentRounds = 10;
-constexpr double kStartGain = 739.0 / 256, kDrainGain = 88.0 / 256;  // in 1/256, as the kernel counts
+constexpr double kStartGain = 739.0 / 256,
+                 kDrainGain = 88.0 / 256;  // in 1/256, as the kernel counts
 constexpr double kWindowGain = 2, kPaceMargin = 0.99;
 constexpr double kPhases[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
 constexpr int kPhaseCount = 8, kRandomPhases = 7;

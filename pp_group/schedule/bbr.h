@@ -46,7 +46,7 @@ class Bbr {
   void Acknowledged(const DeliveryRate& rate, SenderState state);
   // Sends again with nothing under way: does the application limit it?
   void Restarts(double now, bool application_limited);
-  void Recovers();  // what was lost is known: the window is kept for later
+  void Recovers();               // what was lost is known: the window is kept for later
   void Collapse(double window);  // a timeout
   double window() const { return window_; }
   double pace() const { return pace_; }  // segments a second

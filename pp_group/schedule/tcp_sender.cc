@@ -9,10 +9,10 @@ namespace {
 // A timeout is this much above the smoothed round trip at least, and 120 s at most; a probe waits for two of
 // them and two ticks of 4 ms, where one segment alone is out for as long as a timeout adds.
 constexpr double kLeastAbove = 0.2, kMostTimeout = 120, kTicks = 0.008;
-constexpr double kDuplicates = 3;        // segments behind a hole that tell at once
+constexpr double kDuplicates = 3;              // segments behind a hole that tell at once
 constexpr double kBuffer = 2, kBbrBuffer = 3;  // windows that a socket holds
-constexpr double kUnpaced = 10;          // segments at the begin
-constexpr double kRounding = 1e-6;       // segments
+constexpr double kUnpaced = 10;                // segments at the begin
+constexpr double kRounding = 1e-6;             // segments
 
 }  // namespace
 
@@ -133,8 +133,8 @@ void TcpSender::Acknowledge() {
   if (state_ == State::kOpen && !lost_.empty()) Recover();
   AnswerProbe(told);
   if (bbr_ && told.first) {
-    bbr_->Acknowledged(
-        rate, {told_, under_way_, before, may_send_at_, lost, state_ != State::kOpen});
+    bbr_->Acknowledged(rate,
+                       {told_, under_way_, before, may_send_at_, lost, state_ != State::kOpen});
     if (bbr_->probes_rtt()) application_limits_ = std::max(1.0, told_ + under_way_);
   } else if (state_ == State::kRecovers) {
     Reduce(told.first ? 1 : 0, advanced, lost > 0);

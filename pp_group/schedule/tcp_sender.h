@@ -53,7 +53,7 @@ class TcpSender {
   struct Segment {
     double size = 1;
     int64_t sending = -1;  // the last one, of all that the connection sent
-    bool again = false, there = false, told = false, lost = false;  // lost: and not repeated
+    bool again = false, there = false, told = false, lost = false;        // lost: and not repeated
     double sent_at = 0, sent_since = 0, told_since = 0, told_before = 0;  // of a delivery rate
     bool application_limited = false;
   };
@@ -100,8 +100,8 @@ class TcpSender {
   // Segments first_ to next_ are sent and not all acknowledged, the others are not sent.
   std::deque<Segment> segments_;
   int64_t first_ = 0, next_ = 0, there_until_ = 0;
-  double under_way_ = 0;                                      // segments
-  std::deque<Receipt> frames_, acknowledgements_;             // under way
+  double under_way_ = 0;                           // segments
+  std::deque<Receipt> frames_, acknowledgements_;  // under way
   double path_free_ = 0;
   FrameFates fates_;
 

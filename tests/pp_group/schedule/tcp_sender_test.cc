@@ -102,7 +102,8 @@ TEST(TcpSender, IsTheClosedFormWhereNothingIsLost) {
     double ready, segments;
   };
   for (const std::vector<Sent>& messages :
-       {std::vector<Sent>{{0, 300}, {5, 400}}, std::vector<Sent>{{0, 30}, {0, 30}, {0.01, 60}, {9, 90}},
+       {std::vector<Sent>{{0, 300}, {5, 400}},
+        std::vector<Sent>{{0, 30}, {0, 30}, {0.01, 60}, {9, 90}},
         std::vector<Sent>{{0, 8.5}, {0.02, 8.5}, {0.04, 8.5}, {0.2, 8.5}}}) {
     for (const auto control : {CongestionControl::kReno, CongestionControl::kCubic}) {
       for (const bool restarts : {false, true}) {
@@ -145,7 +146,8 @@ TEST(TcpSender, ALongMessageIsAsFastAsMathisSays) {
       segments += 5e4;
     }
     const double formula = std::sqrt(1.5 / prob) / 0.1;
-    std::printf("loss %g: %.1f segments a second, Mathis %.1f\n", prob, segments / seconds, formula);
+    std::printf("loss %g: %.1f segments a second, Mathis %.1f\n", prob, segments / seconds,
+                formula);
     EXPECT_NEAR(segments / seconds / formula, 1, 0.15) << prob;
   }
 }
