@@ -76,7 +76,9 @@ void LocalMembership::Lose(Trainer& trainer, int64_t group) {
 void LocalMembership::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
   const int64_t group = fault.where.group;
   if (fault.what == FaultKind::kJoin) return;  // at the end of its round
-  if (!There(group)) {
+  if (fault.where.kind == FaultPlace::Kind::kLink) {
+    EmitFault(fault, step, "", sink_);  // a simulated clock's
+  } else if (!There(group)) {
     EmitFault(fault, step, "the group was not there", sink_);
   } else if (EndsLife(fault)) {
     EmitFault(fault, step, "", sink_);
@@ -85,7 +87,8 @@ void LocalMembership::Strike(Trainer& trainer, const Fault& fault, int64_t step)
     EmitFault(fault, step, "", sink_);
     trainer.Poison(static_cast<int>(group), fault.factor);
   } else {
-    EmitFault(fault, step, "costs time alone, so nothing in one process", sink_);
+    EmitFault(fault, step,
+              spec_.simulated_clock() ? "" : "costs time alone, so nothing in one process", sink_);
   }
 }
 

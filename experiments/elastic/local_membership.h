@@ -20,7 +20,7 @@ void JoinLocalGroups(const RunSpec& spec, const std::vector<int>& groups, int64_
 
 // All groups in one process: the script alone says who is there (round_plan.h), so that a run over
 // faults is as fast as one without and its bits are those of the same script over links. What costs
-// time alone (slow, stops that end, links) is told and not done.
+// time alone (slow, stops that end, links) is told and not done: a simulated clock does it.
 std::unique_ptr<Membership> NewLocalMembership(const RunSpec& spec,
                                                std::vector<LocalTelemetry> ranks, EventSink& sink);
 

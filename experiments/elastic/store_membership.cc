@@ -51,7 +51,7 @@ class OverStore final : public StoreMembership {
                   sink_) {
     // A checkpoint that all have is one at which all were there.
     const std::set<int64_t> absent =
-        place.resumes ? std::set<int64_t>() : AbsentAtFirst(faults_.script(), spec.outer.groups);
+        place.resumes ? std::set<int64_t>() : AbsentAtFirst(faults_.script());
     for (int g = 0; g < static_cast<int>(spec.outer.groups); ++g) {
       known_[g] = 0;
       if (!absent.contains(g)) expected_[g] = 0;

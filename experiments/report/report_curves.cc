@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -44,10 +45,14 @@ absl::StatusOr<SimulatedSteps> SimulatedOf(const Record& record, int64_t run) {
   const auto times = record.Simulated(run);
   if (!times.ok()) return times.status();
   SimulatedSteps steps;
-  for (const SimulatedRow& t : *times) {
+  std::map<std::pair<int64_t, int64_t>, int64_t>
+      had;  // by group and stage, also of who is lost now
+  int64_t sum = 0;
+  for (const SimulatedRow& t : *times) {  // in the order of steps
     auto& [ended_s, bytes] = steps[t.step];
     ended_s = std::max(ended_s, t.simulated_s);
-    bytes += t.message_bytes;
+    sum += t.message_bytes - std::exchange(had[{t.group_index, t.stage}], t.message_bytes);
+    bytes = sum;
   }
   return steps;
 }

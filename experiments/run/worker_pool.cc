@@ -95,8 +95,7 @@ absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
   // A checkpoint that all ranks have is one at which all groups were there.
   resumes_ = !CommonCheckpointSteps(checkpoint_directory, spec_.schedule.stages, spec_.outer.groups)
                   .empty();
-  const std::set<int64_t> absent =
-      resumes_ ? std::set<int64_t>() : AbsentAtFirst(script_, spec_.outer.groups);
+  const std::set<int64_t> absent = resumes_ ? std::set<int64_t>() : AbsentAtFirst(script_);
   groups_ = GroupLives(static_cast<int>(spec_.outer.groups), absent);
   for (int rank = 0; rank < ranks; ++rank) {
     if (!groups_.IsThere(GroupOf(rank))) continue;

@@ -11,7 +11,7 @@ namespace longhaul {
 namespace {
 
 constexpr char kComputeTable[] = "compute";
-constexpr double kMostSeconds = 3600;
+constexpr double kMostSeconds = 3600, kMostRestartSeconds = 1e6;
 
 // One number for all stages, or a list with one for each.
 void ReadSeconds(TableReader& r, const TomlValue& table, const std::string& key, int64_t stages,
@@ -51,9 +51,6 @@ absl::Status CheckClocked(const TomlValue& root, const RunSpec& spec) {
     return refuse(
         "begins at 0 and is in no checkpoint; want checkpoint.every_steps = 0 and no from");
   }
-  if (spec.outer.on_group_loss == "continue") {
-    return refuse("knows no groups that come and go; want outer.on_group_loss = \"end\"");
-  }
   if (spec.model.expert_parallel > 1) {
     return refuse("knows no rows that routers choose; want model.expert_parallel = 1");
   }
@@ -65,8 +62,9 @@ void ReadMachine(TableReader& r, const TomlValue& table, RunSpec& spec, RunSpec:
   r.Allow("mfu", &compute->mfu);
   r.Allow("group_speed", &compute->group_speed);
   r.Allow("memory_gb", &compute->memory_gb);
+  r.Allow("restart_s", &compute->restart_s);
   if (!r.status().ok()) return;
-  for (const char* key : {"flops_per_s", "mfu", "group_speed", "memory_gb"}) {
+  for (const char* key : {"flops_per_s", "mfu", "group_speed", "memory_gb", "restart_s"}) {
     r.Check(!r.Has(key) || spec.simulated_clock(), key, "is of net.clock = \"simulated\" alone");
   }
   const bool flops = r.Has("flops_per_s");
@@ -81,6 +79,9 @@ void ReadMachine(TableReader& r, const TomlValue& table, RunSpec& spec, RunSpec:
   if (flops) r.Within("flops_per_s", compute->flops_per_s, 1, 1e21, "operations a second");
   if (flops) r.Within("mfu", compute->mfu, 1e-6, 1, "of flops_per_s");
   if (r.Has("memory_gb")) r.Within("memory_gb", compute->memory_gb, 1e-3, 1e9, "GB");
+  r.Within("restart_s", compute->restart_s, 0, kMostRestartSeconds, "s");
+  r.Check(!r.Has("restart_s") || spec.outer.on_group_loss == "continue", "restart_s",
+          "is of groups that are started anew: want outer.on_group_loss = \"continue\"");
   const auto groups = static_cast<int64_t>(compute->group_speed.size());
   r.Check(groups == 0 || groups == spec.outer.groups, "group_speed",
           fmt::format("has {} values; want one for each of outer.groups = {}", groups,
@@ -150,6 +151,7 @@ std::string ComputeTableText(const RunSpec& spec) {
   line("optimizer_s", TomlNumber(c.optimizer_s));
   if (!c.group_speed.empty()) line("group_speed", Numbers(c.group_speed));
   if (std::isfinite(c.memory_gb)) line("memory_gb", TomlNumber(c.memory_gb));
+  if (c.restart_s != RunSpec::Compute::kRestartSeconds) line("restart_s", TomlNumber(c.restart_s));
   return text;
 }
 

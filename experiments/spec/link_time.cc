@@ -1,9 +1,13 @@
 #include "experiments/spec/link_time.h"
 
+#include <algorithm>
+#include <string>
+
 #include <fmt/format.h>
 
 #include "netem/emulators/mtu_frames.h"
 #include "netem/topology/queue_limits.h"
+#include "plugin/swarm/transfer_time.h"
 
 namespace longhaul {
 namespace {
@@ -22,6 +26,10 @@ FrameLoss LossOf(const PathSpec& path) {
           .loss_bad = damaged(b.loss_bad),
           .loss_good = damaged(b.loss_good)};
 }
+
+// Parameters, outer start and outer momentum would be three; start and parameters are one after a
+// round.
+constexpr double kFloatsFetched = 2;
 
 absl::Status Refuse(const Topology& links, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format(
@@ -95,6 +103,18 @@ Wire ColdWireOf(const BoundaryLink& link, double connections) {
 double MessageSeconds(const BoundaryLink& link) {
   const Wire wire = WireOf(link);
   return wire.busy_s + wire.delay_s;
+}
+
+double FetchSeconds(int64_t parameters, int64_t sources, const BoundaryLink& path) {
+  const double rate = path.rate_bit_per_s / 8;
+  const double bytes = kFloatsFetched * sizeof(float) * static_cast<double>(parameters);
+  return absl::ToDoubleSeconds(
+      TransferTime({.bytes = kWireFactor * bytes,
+                    .sources = static_cast<int>(std::max<int64_t>(1, sources)),
+                    .up_bytes_per_s = rate,
+                    .down_bytes_per_s = rate,
+                    .rtt = absl::Seconds(2 * path.one_way_delay_s),
+                    .round_trips_before_data = kSwarmRoundTrips}));
 }
 
 }  // namespace longhaul

@@ -49,4 +49,9 @@ Wire ColdWireOf(const BoundaryLink& link, double connections = 1);
 // One message on an idle link whose window is open.
 double MessageSeconds(const BoundaryLink& link);
 
+// What a group that takes over the weights needs for a stage of so many parameters, from `sources`
+// members at once through the swarm (plugin/swarm/transfer_time.h): each has such a path to it, and its
+// own line is no faster.
+double FetchSeconds(int64_t parameters, int64_t sources, const BoundaryLink& path);
+
 }  // namespace longhaul

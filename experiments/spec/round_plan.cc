@@ -142,20 +142,19 @@ std::vector<Fault> WithoutKillsOfAbsentGroups(std::vector<Fault> drawn,
   return drawn;
 }
 
-std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn, int64_t groups) {
-  std::set<int64_t> absent;
-  for (int64_t g = 0; g < groups; ++g) {
-    const auto first = std::find_if(drawn.begin(), drawn.end(), [g](const Fault& f) {
-      return f.where.group == g && (f.what == FaultKind::kLeave || f.what == FaultKind::kJoin);
-    });
-    if (first != drawn.end() && first->what == FaultKind::kJoin) absent.insert(g);
+std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn) {
+  std::set<int64_t> absent, told;
+  for (const Fault& f : drawn) {
+    if (f.what != FaultKind::kLeave && f.what != FaultKind::kJoin) continue;
+    const bool first = told.insert(f.where.group).second;
+    if (first && f.what == FaultKind::kJoin) absent.insert(f.where.group);
   }
   return absent;
 }
 
 std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBounds& bounds) {
   std::vector<RoundPlan> rounds;
-  std::set<int64_t> present, away = AbsentAtFirst(drawn, bounds.groups);
+  std::set<int64_t> present, away = AbsentAtFirst(drawn);
   for (int64_t g = 0; g < bounds.groups; ++g) {
     if (!away.contains(g)) present.insert(g);
   }
@@ -222,6 +221,53 @@ std::string GroupScheduleText(const RunSpec& spec) {
     text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", entry.step, entry.groups);
   }
   return text.empty() ? "" : fmt::format("schedule = [{}]\n", text);
+}
+
+absl::Status CheckFaults(const RunSpec& spec) {
+  std::vector<Fault> all = spec.faults;
+  for (Fault& planned : PlannedFaults(spec)) all.push_back(std::move(planned));
+  const bool simulated = spec.simulated_clock();
+  for (const Fault& fault : all) {
+    const bool link = fault.where.kind == FaultPlace::Kind::kLink;
+    const bool lab = fault.where.kind == FaultPlace::Kind::kLab;
+    const auto refuse = [&fault](std::string_view why) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: '{}' {}", fault.written,
+          fault.planned ? "outer.schedule, a " + std::string(ToString(fault.what)) : "fault", why));
+    };
+    if ((lab || (link && !simulated)) && spec.net.transport == "loopback") {
+      return refuse(
+          "strikes a link or the lab; net.transport = \"loopback\" has neither (with net.clock = "
+          "\"simulated\" it has links)");
+    }
+    const bool ends = fault.for_steps > 0 || fault.for_s > 0;
+    if (simulated && fault.what == FaultKind::kLinkDown && !ends) {
+      return refuse("lasts for ever, and nothing would arrive; want for_s or for_steps");
+    }
+    const bool checkpoints = spec.checkpoint.every_steps > 0;
+    const bool at_one =
+        fault.what == FaultKind::kDiskFull || fault.during == FaultMoment::kCheckpoint;
+    if (at_one && !checkpoints) {
+      return refuse(
+          "strikes a checkpoint; want checkpoint.every_steps of at least 1, and no simulated clock");
+    }
+    const bool planned = fault.what == FaultKind::kJoin || fault.what == FaultKind::kLeave;
+    if (planned && !spec.checkpoint.from.empty() && spec.net.transport != "loopback") {
+      return refuse(
+          "comes or goes by plan; over links a run with checkpoint.from begins with all groups, "
+          "whatever its step: take it out, or net.transport = \"loopback\"");
+    }
+    if (fault.during == FaultMoment::kTransfer && spec.outer.joiner_source != "swarm") {
+      return refuse("strikes a swarm's transfer; want outer.joiner_source = \"swarm\"");
+    }
+    if (fault.what == FaultKind::kPoison && spec.outer.groups == 1) {
+      return refuse("poisons the average of one group; want outer.groups of at least 2");
+    }
+    if (spec.outer.on_group_loss != "continue") {
+      return refuse("is of a run that goes on; want outer.on_group_loss = \"continue\"");
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::vector<Fault> PlannedFaults(const RunSpec& spec) {

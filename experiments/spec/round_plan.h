@@ -56,7 +56,7 @@ std::vector<Fault> WithoutKillsOfAbsentGroups(std::vector<Fault> drawn,
                                               const RoundBounds& bounds);
 
 // The groups that are not there when the run begins: their first leave or join is a join.
-std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn, int64_t groups);
+std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn);
 
 // The step in which a kill strikes, and whether only after that step's outer step: what `during`
 // makes of at_step. Step 0: it never does, there is no such moment before the end.
@@ -79,5 +79,9 @@ std::string GroupScheduleText(const RunSpec& spec);
 // entry's step; who goes leaves before the step after it, so that it is still a member of the outer
 // step at which it goes.
 std::vector<Fault> PlannedFaults(const RunSpec& spec);
+
+// A script needs groups that may be lost, and a worker, a link or a checkpoint that it can strike.
+// InvalidArgument with file and line.
+absl::Status CheckFaults(const RunSpec& spec);
 
 }  // namespace longhaul

@@ -280,46 +280,6 @@ absl::Status CheckExperts(const TomlValue& root, const RunSpec& spec) {
   return r.status();
 }
 
-// A script needs groups that may be lost, and a worker or a link that it can strike.
-absl::Status CheckFaults(const RunSpec& spec) {
-  std::vector<Fault> all = spec.faults;
-  for (Fault& planned : PlannedFaults(spec)) all.push_back(std::move(planned));
-  for (const Fault& fault : all) {
-    const bool link = fault.where.kind == FaultPlace::Kind::kLink;
-    const bool lab = fault.where.kind == FaultPlace::Kind::kLab;
-    const auto refuse = [&fault](std::string_view why) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: '{}' {}", fault.written,
-          fault.planned ? "outer.schedule, a " + std::string(ToString(fault.what)) : "fault", why));
-    };
-    if ((link || lab) && spec.net.transport == "loopback") {
-      return refuse("strikes a link or the lab; net.transport = \"loopback\" has neither");
-    }
-    const bool checkpoints = spec.checkpoint.every_steps > 0;
-    const bool at_one =
-        fault.what == FaultKind::kDiskFull || fault.during == FaultMoment::kCheckpoint;
-    if (at_one && !checkpoints) {
-      return refuse("strikes a checkpoint; want checkpoint.every_steps of at least 1");
-    }
-    const bool planned = fault.what == FaultKind::kJoin || fault.what == FaultKind::kLeave;
-    if (planned && !spec.checkpoint.from.empty() && spec.net.transport != "loopback") {
-      return refuse(
-          "comes or goes by plan; over links a run with checkpoint.from begins with all groups, "
-          "whatever its step: take it out, or net.transport = \"loopback\"");
-    }
-    if (fault.during == FaultMoment::kTransfer && spec.outer.joiner_source != "swarm") {
-      return refuse("strikes a swarm's transfer; want outer.joiner_source = \"swarm\"");
-    }
-    if (fault.what == FaultKind::kPoison && spec.outer.groups == 1) {
-      return refuse("poisons the average of one group; want outer.groups of at least 2");
-    }
-    if (spec.outer.on_group_loss != "continue") {
-      return refuse("is of a run that goes on; want outer.on_group_loss = \"continue\"");
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 FaultBounds FaultBoundsOf(const RunSpec& spec) {

@@ -236,6 +236,8 @@ struct RunSpec {
     double flops_per_s = 0, mfu = 0;
     std::vector<double> group_speed = {};  // of each group against the above; empty: all 1
     double memory_gb = std::numeric_limits<double>::infinity();  // of a rank's device
+    static constexpr double kRestartSeconds = 30;
+    double restart_s = kRestartSeconds;  // from a kill to a group that is there, without weights
     friend bool operator==(const Compute&, const Compute&) = default;
   };
   std::optional<Compute> compute = std::nullopt;

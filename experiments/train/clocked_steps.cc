@@ -1,10 +1,14 @@
 #include "experiments/train/clocked_steps.h"
 
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
 namespace longhaul {
 
 void ClockedSteps::Tell(Direction direction, int64_t from, const LocalTelemetry& to,
                         const CrossingCounters& now) {
-  Received& before = before_[{direction, from, to.rank}];
+  Received& before = before_[{direction, from, to.rank, to.life}];
   const int64_t messages = now.tensors - before.messages, bytes = now.message_bytes - before.bytes;
   before = {now.tensors, now.message_bytes};
   if (messages == 0) return;
@@ -33,17 +37,26 @@ absl::Status ClockedSteps::After(const std::vector<LocalTelemetry>& ranks,
       if (!c.sent) Tell(Direction::kTied, first + rank.tied_peer, rank, c);
     }
   }
-  const int64_t step = reports.front().step;
   for (const StepReport& r : reports) {
     if (r.outer_bytes_sent == 0) continue;
     bytes_[{r.group, r.stage}] += r.outer_bytes_sent;
-    const OuterExchange exchange =
-        plan_.gradients() ? OuterExchange{step, step, 0} : plan_.BegunAfter(step).back();
-    const size_t peers = plan_.MembersOf(exchange, r.group).size() - 1;
-    clock_.SetExchangeBytes(r.group, r.stage,
-                            static_cast<double>(r.outer_bytes_sent) / static_cast<double>(peers));
+    clock_.SetExchangeBytes(r.group, r.stage, static_cast<double>(r.outer_bytes_sent));
   }
-  return clock_.Step(trace);
+  if (absl::Status s = clock_.Step(trace); !s.ok()) return s;
+  return CheckGroups(reports);
+}
+
+// The training's script and the clock's are one, and both follow it by themselves.
+absl::Status ClockedSteps::CheckGroups(const std::vector<StepReport>& reports) const {
+  std::set<int> here;
+  for (const StepReport& r : reports) here.insert(r.group);
+  for (int g = 0; g < clock_.groups(); ++g) {
+    if (here.contains(g) == clock_.Did(g)) continue;
+    return absl::InternalError(
+        absl::StrCat("step ", clock_.step(), ": group ", g,
+                     " did it in the training or on its clock, not in both"));
+  }
+  return absl::OkStatus();
 }
 
 SimulatedRow ClockedSteps::Of(const StepReport& r) const {

@@ -16,10 +16,10 @@ namespace longhaul {
 class ClockedSteps {
  public:
   // Borrows the clock.
-  ClockedSteps(SimulatedClock& clock, OuterPlan plan) : clock_(clock), plan_(std::move(plan)) {}
+  explicit ClockedSteps(SimulatedClock& clock) : clock_(clock) {}
 
-  // After a step: tells the clock what messages had, as they were received in it. `trace`: as of
-  // SimulatedClock::Step.
+  // After a step: tells the clock what messages had, as they were received in it. `trace` and errors:
+  // SimulatedClock::Step's. Internal: other groups did the step here than on the clock.
   absl::Status After(const std::vector<LocalTelemetry>& ranks,
                      const std::vector<StepReport>& reports,
                      std::vector<TraceSpan>* trace = nullptr);
@@ -33,11 +33,12 @@ class ClockedSteps {
   };
   void Tell(Direction direction, int64_t from, const LocalTelemetry& to,
             const CrossingCounters& now);
+  absl::Status CheckGroups(const std::vector<StepReport>& reports) const;
 
   SimulatedClock& clock_;
-  const OuterPlan plan_;
-  std::map<std::tuple<Direction, int64_t, int64_t>, Received> before_;  // by ranks of the run
-  std::map<std::pair<int, int>, int64_t> bytes_;                        // by group and stage
+  // By ranks of the run, and the life of the one that received.
+  std::map<std::tuple<Direction, int64_t, int64_t, int>, Received> before_;
+  std::map<std::pair<int, int>, int64_t> bytes_;  // by group and stage
 };
 
 }  // namespace longhaul

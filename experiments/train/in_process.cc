@@ -86,7 +86,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
     absl::StatusOr<std::unique_ptr<SimulatedClock>> made = SimulatedClock::Of(spec);
     if (!made.ok()) return made.status();
     clock = *std::move(made);
-    options.clocked = &clocked.emplace(*clock, options.outer);
+    options.clocked = &clocked.emplace(*clock);
     sink.Emit({{"event", "fact"}, {"key", kSimulatedClockFact}, {"value", ClockedBy(spec)}});
   }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(

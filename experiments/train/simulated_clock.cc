@@ -11,6 +11,7 @@
 
 #include "compressors/numbers/noise.h"
 #include "experiments/spec/plans_of_spec.h"
+#include "experiments/train/clock_spans.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "netem/topology/topology_file.h"
@@ -18,27 +19,6 @@
 #include "pp_group/rank_span.h"
 
 namespace longhaul {
-namespace {
-
-int64_t Nanoseconds(double s) { return std::llround(s * 1e9); }
-
-// What ranks did since they were free at `before`, where that was anything; both [ranks].
-void AddSince(const std::vector<double>& before, const std::vector<double>& now, TraceLane lane,
-              const std::string& what, const OuterExchange& exchange,
-              std::vector<TraceSpan>* trace) {
-  for (size_t rank = 0; rank < now.size(); ++rank) {
-    if (now[rank] <= before[rank]) continue;
-    trace->push_back({.rank = static_cast<int>(rank),
-                      .lane = lane,
-                      .what = what,
-                      .begin_ns = Nanoseconds(before[rank]),
-                      .end_ns = Nanoseconds(now[rank]),
-                      .exchange = exchange.begun,
-                      .fragment = exchange.fragment});
-  }
-}
-
-}  // namespace
 
 SimulatedClock::SimulatedClock(const RunSpec& spec)
     : plan_(OuterPlanOf(spec)),
@@ -61,7 +41,7 @@ SimulatedClock::SimulatedClock(const SimulatedClock& other, std::vector<int> nod
       all_meet_(other.all_meet_),
       nodes_(std::move(nodes)),
       links_(other.links_),
-      costs_(other.costs_),
+      nominal_(other.nominal_),
       messages_(other.messages_),
       exchange_bytes_(other.exchange_bytes_) {
   Connect();
@@ -121,10 +101,14 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
     for (const int rank : clock->program_.rank_of_stage) {
       costs.ranks[static_cast<size_t>(rank)].step_s += machine.optimizer_s / speed;
     }
-    clock->costs_.push_back(std::move(costs));
+    clock->nominal_.push_back(std::move(costs));
   }
   if (absl::Status s = clock->PlanBytes(spec); !s.ok()) return s;
   clock->Connect();
+  if (spec.outer.on_group_loss == "continue") {
+    clock->elastic_.emplace(spec, clock->program_, clock->nominal_);
+    clock->largest_stage_ = LargestStage(spec);
+  }
   return clock;
 }
 
@@ -143,9 +127,12 @@ void SimulatedClock::Connect() {
       }
     }
   }
-  for (const PlannedMessage& m : messages_) {
-    SetMessageBytes(m.direction, m.from_rank, m.to_rank, m.bytes);
+  for (const auto& [message, bytes] : std::exchange(messages_, {})) {
+    const auto& [direction, from_rank, to_rank] = message;
+    SetMessageBytes(direction, from_rank, to_rank, bytes);
   }
+  costs_ = nominal_;
+  did_.assign(nominal_.size(), false);
   clock_ = std::make_unique<TrainingClock>(program_, costs_);
 }
 
@@ -165,7 +152,7 @@ absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
                                                     c.codec, c.shape.rows, c.shape.cols));
     }
     if (c.direction != Direction::kOuter) {
-      messages_.push_back({c.direction, c.src_rank, c.dst_rank, *at->second});
+      messages_[{c.direction, c.src_rank, c.dst_rank}] = *at->second;
       continue;
     }
     // Lengths go ahead of the frames, a message of their own.
@@ -183,12 +170,18 @@ Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) co
   wire.restarts = restarts_;
   wire.loss.key =
       FoldSeed({seed_, static_cast<uint64_t>(from_rank), static_cast<uint64_t>(to_rank)});
+  // What a group that was started anew loses is drawn anew.
+  const uint64_t lives = clock_ == nullptr ? 0
+                                           : clock_->Returns(static_cast<int>(from_rank / ranks_)) +
+                                                 clock_->Returns(static_cast<int>(to_rank / ranks_));
+  if (lives > 0) wire.loss.key = FoldSeed({wire.loss.key, lives});
   return wire;
 }
 
 void SimulatedClock::SetMessageBytes(Direction direction, int64_t from_rank, int64_t to_rank,
                                      double bytes) {
-  PipelineCosts& costs = costs_[static_cast<size_t>(from_rank / ranks_)];
+  messages_[{direction, from_rank, to_rank}] = bytes;
+  PipelineCosts& costs = nominal_[static_cast<size_t>(from_rank / ranks_)];
   const Wire wire = WireOf(from_rank, to_rank, bytes);
   const int64_t from = from_rank % ranks_, to = to_rank % ranks_;
   if (direction == Direction::kTied) {
@@ -197,7 +190,6 @@ void SimulatedClock::SetMessageBytes(Direction direction, int64_t from_rank, int
     return;
   }
   const bool forward = direction == Direction::kForward;
-  message_bytes_[{from_rank, to_rank, forward}] = bytes;
   for (size_t b = 0; b + 1 < program_.rank_of_stage.size(); ++b) {
     const int64_t before = program_.rank_of_stage[b], after = program_.rank_of_stage[b + 1];
     if ((forward ? before : after) != from || (forward ? after : before) != to) continue;
@@ -212,7 +204,7 @@ void SimulatedClock::SetExchangeBytes(int group, int stage, double frame_bytes) 
 void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace) {
   const auto begun = plan_.BegunAfter(step_);
   const bool last = plan_.gradients() || begun.back() == e;
-  for (const std::vector<int>& meeting : plan_.Meetings(e)) {
+  for (const std::vector<int>& meeting : MeetingsOf(e)) {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       // What a rank's stages send to the same peer follows each other at once: one message.
       std::vector<int> stages;
@@ -225,13 +217,16 @@ void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace)
         for (const int stage : stages) {
           const ExchangeBytes& planned = exchange_bytes_.at({e.fragment, stage});
           const auto told = told_.find({from, stage});
-          bytes += planned.beside + (last && told != told_.end() ? told->second : planned.frames);
+          const bool knows = last && told != told_.end() && meeting.size() > 1;
+          bytes += planned.beside + (knows ? told->second / static_cast<double>(meeting.size() - 1)
+                                           : planned.frames);
         }
         for (const int to : meeting) {
           if (from == to) continue;
           const auto src = static_cast<int>(from * ranks_ + rank);
           const auto dst = static_cast<int>(to * ranks_ + rank);
           Wire wire = WireOf(src, dst, bytes);
+          if (elastic_) wire = elastic_->OnPath(src, dst, wire);
           wire.both_ways =
               std::abs(clock_->Seconds(from, rank) - clock_->Seconds(to, rank)) <= wire.delay_s;
           const Sent sent = clock_->Send(
@@ -241,13 +236,13 @@ void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace)
           trace->push_back({.rank = src,
                             .lane = TraceLane::kLink,
                             .what = fmt::format("exchange, stage {}", fmt::join(stages, " and ")),
-                            .begin_ns = Nanoseconds(sent.begun),
-                            .end_ns = Nanoseconds(sent.arrived),
+                            .begin_ns = SpanNanoseconds(sent.begun),
+                            .end_ns = SpanNanoseconds(sent.arrived),
                             .exchange = e.begun,
                             .fragment = e.fragment,
                             .peer = dst,
                             .bytes = std::llround(bytes),
-                            .left_ns = Nanoseconds(sent.left)});
+                            .left_ns = SpanNanoseconds(sent.left)});
         }
       }
     }
@@ -260,7 +255,10 @@ void SimulatedClock::Receive(const OuterExchange& e, std::vector<TraceSpan>* tra
   const std::vector<double> there = Clocks();
   if (!plan_.gradients() && ranks_ > 1) {
     for (int g = 0; g < static_cast<int>(groups_); ++g) {
-      clock_->TellAll(g, tell_s_[static_cast<size_t>(g)]);
+      if (clock_->Away(g)) continue;
+      std::vector<double> tell_s = tell_s_[static_cast<size_t>(g)];
+      if (elastic_) elastic_->Hinder(g, &tell_s);
+      clock_->TellAll(g, tell_s);
     }
   }
   if (trace == nullptr) return;
@@ -276,52 +274,37 @@ std::vector<double> SimulatedClock::Clocks() const {
   return clocks;
 }
 
-void SimulatedClock::TracePipelines(const std::vector<double>& begun,
-                                    std::vector<TraceSpan>* trace) const {
-  for (int g = 0; g < static_cast<int>(groups_); ++g) {
-    const Timeline& group = clock_->group(g);
-    const auto first = static_cast<int>(g * ranks_);
-    for (int r = 0; r < static_cast<int>(ranks_); ++r) {
-      const auto add = [&](TraceLane lane, const std::string& what, double begin, double end) {
-        if (end <= begin) return;
-        trace->push_back({.rank = first + r,
-                          .lane = lane,
-                          .what = what,
-                          .begin_ns = Nanoseconds(begin),
-                          .end_ns = Nanoseconds(end)});
-      };
-      double free = begun[static_cast<size_t>(first + r)];
-      for (const Timeline::Done& done : group.done()[static_cast<size_t>(r)]) {
-        add(TraceLane::kWait, "for " + ToString(done.action), free, done.begin_s);
-        add(TraceLane::kCompute, ToString(done.action), done.begin_s, done.end_s);
-        free = done.end_s;
-      }
-      add(TraceLane::kWait, "for the tied head", free, clock_->Seconds(g, r));
-    }
-    for (const Timeline::Carried& c : group.carried()) {
-      const bool gradient = c.message && c.message->kind == MessageKind::kGradient;
-      const auto bytes = c.message ? message_bytes_.find({first + c.from, first + c.to, !gradient})
-                                   : message_bytes_.end();
-      trace->push_back({.rank = first + c.from,
-                        .lane = TraceLane::kLink,
-                        .what = !c.message
-                                    ? std::string("tied head")
-                                    : fmt::format("{} {}", gradient ? "gradient" : "activation",
-                                                  c.message->microbatch),
-                        .begin_ns = Nanoseconds(c.times.begun),
-                        .end_ns = Nanoseconds(c.times.arrived),
-                        .peer = first + c.to,
-                        .bytes = bytes == message_bytes_.end() ? 0 : std::llround(bytes->second),
-                        .left_ns = Nanoseconds(c.times.left)});
+std::vector<std::vector<int>> SimulatedClock::MeetingsOf(const OuterExchange& e) const {
+  if (!elastic_) return plan_.Meetings(e);
+  return {members_};
+}
+
+// Over the slowest of the paths that its ranks fetch over.
+double SimulatedClock::FetchSeconds(int64_t group) const {
+  BoundaryLink slowest = LinkOf(members_.front() * ranks_, group * ranks_);
+  for (const int64_t m : members_) {
+    for (int64_t r = 0; r < ranks_; ++r) {
+      const BoundaryLink path = LinkOf(m * ranks_ + r, group * ranks_ + r);
+      slowest.rate_bit_per_s = std::min(slowest.rate_bit_per_s, path.rate_bit_per_s);
+      slowest.one_way_delay_s = std::max(slowest.one_way_delay_s, path.one_way_delay_s);
     }
   }
+  return longhaul::FetchSeconds(largest_stage_, static_cast<int64_t>(members_.size()), slowest);
+}
+
+absl::Status SimulatedClock::MeetMembers() {
+  absl::StatusOr<std::vector<int>> members = elastic_->Meet(clock_.get());
+  if (members.ok()) members_ = *std::move(members);
+  return members.status();
 }
 
 absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
   ++step_;
+  costs_ = nominal_;
+  if (elastic_) elastic_->BeforeStep(step_, &costs_, clock_.get());
   const std::vector<double> begun = Clocks();
   if (absl::Status s = clock_->Actions(); !s.ok()) return s;
-  if (trace != nullptr) TracePipelines(begun, trace);
+  if (trace != nullptr) AddPipelines(*clock_, begun, messages_, trace);
   const bool meets = groups_ > 1 && plan_.meets();
   if (meets && plan_.gradients()) {
     const OuterExchange gradients{.begun = step_, .applied = step_, .fragment = 0};
@@ -332,6 +315,13 @@ absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
   clock_->Update();
   if (trace != nullptr) {
     AddSince(computed, Clocks(), TraceLane::kCompute, "update", {0, 0, 0}, trace);
+  }
+  const bool gathers = elastic_ && plan_.EndsRound(step_);
+  if (gathers) {
+    if (absl::Status s = MeetMembers(); !s.ok()) return s;
+  }
+  for (int g = 0; g < static_cast<int>(groups_); ++g) {
+    did_[static_cast<size_t>(g)] = !clock_->Away(g);
   }
   if (meets && plan_.exchanges()) {
     // As pp_group/outer/outer_round.h orders them: what is due is there before the next is begun.
@@ -347,12 +337,15 @@ absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
     AddSince(begun, Clocks(), TraceLane::kStep, StepSpanName(step_), {0, 0, 0}, trace);
   }
   told_.clear();
+  if (gathers) {
+    elastic_->EndRound([this](int64_t group) { return FetchSeconds(group); }, clock_.get());
+  }
   return absl::OkStatus();
 }
 
 double SimulatedClock::LeastStepSeconds() const {
   double step_s = 0, exchange_s = 0;
-  for (const PipelineCosts& costs : costs_) {
+  for (const PipelineCosts& costs : nominal_) {
     step_s = std::max(step_s, LeastStepPeriod(program_, costs));
   }
   if (groups_ == 1 || !plan_.meets() || !all_meet_) return step_s;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "experiments/spec/link_time.h"
 #include "experiments/spec/spec.h"
 #include "experiments/trace/trace_span.h"
+#include "experiments/train/clock_spans.h"
+#include "experiments/train/clocked_groups.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/schedule/training_clock.h"
@@ -29,12 +32,13 @@ struct Topology;
 // (pp_group/schedule/wire.h). Groups exchange as the run's own do: the plan says when, everybody
 // sends to everybody of a meeting over a path of its own and waits for what it is owed; behind an
 // exchange of weights, not of gradients, a group's ranks tell each other norms. Frames that paths lose
-// are drawn, by the run's seed and both ranks (pp_group/schedule/frame_loss.h). Not in it: jitter; encoding and decoding, hashing and the outer update.
+// are drawn, by the run's seed and both ranks (pp_group/schedule/frame_loss.h). Groups that come and go
+// do as the run's script says (clocked_groups.h). Not in it: jitter; encoding and decoding, hashing and
+// the outer update.
 class SimulatedClock {
  public:
-  // Bytes are the planned ones (train/traffic.h) until they are set. InvalidArgument: links that the
-  // clock has no model of (a path that loses everything, access lines that paths share, rates that
-  // change with time), or a codec that refuses a shape. Errors of PipelineOf, of a topology file.
+  // Bytes are the planned ones (train/traffic.h) until they are set. InvalidArgument: links that have
+  // no model (CheckLinks), or a codec that refuses a shape. Errors of PipelineOf, of a topology file.
   static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec);
   // The same over these links in place of net.profile's: node i is rank i, and there are as many. kNone:
   // as if no path lost a frame, for whoever compares links and not draws.
@@ -50,13 +54,16 @@ class SimulatedClock {
 
   // What one message had, headers included, in the step that comes; ranks are those of the run.
   void SetMessageBytes(Direction direction, int64_t from_rank, int64_t to_rank, double bytes);
-  // Frames of the last exchange begun in it, to each peer.
+  // Frames of the last exchange begun in it, to all peers together.
   void SetExchangeBytes(int group, int stage, double frame_bytes);
   // One more step of all ranks; what they and their links did in it is added to `trace`, if there is
-  // one, counted from the clock's start.
+  // one, counted from the clock's start. FailedPrecondition: ClockedGroups::Meet's.
   absl::Status Step(std::vector<TraceSpan>* trace = nullptr);
 
   int64_t step() const { return step_; }
+  int groups() const { return static_cast<int>(groups_); }
+  // Whether the group did the last step, and was not lost in its outer step.
+  bool Did(int group) const { return did_[static_cast<size_t>(group)]; }
   // When the rank that holds this stage was done with the last step; whole microseconds.
   double Seconds(int group, int stage) const;
   // What a step does not fall short of, over a round on average (LeastStepPeriod; where all groups
@@ -66,7 +73,7 @@ class SimulatedClock {
   // For whoever has many groups that are alike (planning/scale): what one of them does, and its costs
   // with the bytes that are set.
   const PipelineProgram& program() const { return program_; }
-  const PipelineCosts& costs(int group) const { return costs_[static_cast<size_t>(group)]; }
+  const PipelineCosts& costs(int group) const { return nominal_[static_cast<size_t>(group)]; }
 
  private:
   explicit SimulatedClock(const RunSpec& spec);
@@ -77,8 +84,10 @@ class SimulatedClock {
   Wire WireOf(int64_t from_rank, int64_t to_rank, double bytes) const;
   void Send(const OuterExchange& exchange, std::vector<TraceSpan>* trace);
   void Receive(const OuterExchange& exchange, std::vector<TraceSpan>* trace);
+  std::vector<std::vector<int>> MeetingsOf(const OuterExchange& exchange) const;
+  absl::Status MeetMembers();
+  double FetchSeconds(int64_t group) const;
   std::vector<double> Clocks() const;  // [G * P]: when each rank is free
-  void TracePipelines(const std::vector<double>& begun, std::vector<TraceSpan>* trace) const;
 
   const OuterPlan plan_;
   PipelineProgram program_;
@@ -88,22 +97,21 @@ class SimulatedClock {
   const bool all_meet_;                      // at once, over all parameters
   std::vector<int> nodes_;                   // by rank of the run
   Links links_;                              // by nodes
-  std::vector<PipelineCosts> costs_;         // [G]
+  std::vector<PipelineCosts> nominal_;       // [G]
+  std::vector<PipelineCosts> costs_;         // [G]; of this step, with what hinders it
   std::vector<std::vector<double>> tell_s_;  // [G], [P * P]; of several groups
-  struct PlannedMessage {
-    Direction direction;
-    int64_t from_rank, to_rank;
-    double bytes;
-  };
-  std::vector<PlannedMessage> messages_;  // inside of groups
+  MessageSizes messages_;                    // inside of groups
   // Of a message between peers, by fragment and stage: what goes with the frames, and planned frames.
   struct ExchangeBytes {
     double beside = 0, frames = 0;
   };
   std::map<std::pair<int64_t, int>, ExchangeBytes> exchange_bytes_;
-  std::map<std::tuple<int64_t, int64_t, bool>, double> message_bytes_;  // by ranks; of activations?
   std::map<std::pair<int, int>, double> told_;  // by group and stage: of this step
   std::unique_ptr<TrainingClock> clock_;
+  std::optional<ClockedGroups> elastic_;  // where groups come and go
+  std::vector<int> members_;              // then, of the round's outer step
+  int64_t largest_stage_ = 0;             // and what each fetches: parameters
+  std::vector<bool> did_;                 // [G]
   int64_t step_ = 0;
 };
 

@@ -210,6 +210,14 @@ StageLayout LayoutOf(const RunSpec& spec, int64_t stage) {
                   static_cast<int>(spec.schedule.stages), spec.schedule.cuts);
 }
 
+int64_t LargestStage(const RunSpec& spec) {
+  int64_t most = 0;
+  for (int64_t s = 0; s < spec.stages(); ++s) {
+    most = std::max(most, LayoutOf(spec, s).flat_elements);
+  }
+  return most;
+}
+
 std::optional<double> MessageBytes(const PlannedCrossing& crossing) {
   constexpr auto kHeader = static_cast<double>(kPacketHeaderBytes);
   if (crossing.direction != Direction::kOuter) {

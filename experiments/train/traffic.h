@@ -47,6 +47,7 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(
 
 // The parameters of a stage, as a rank holds them; where experts are spread, all hold as many.
 StageLayout LayoutOf(const RunSpec& spec, int64_t stage);
+int64_t LargestStage(const RunSpec& spec);  // parameters
 
 // Bytes of one message of this codec and shape, our packet header included: of a Gaussian tensor.
 // Most codecs have frames of one size; entropy-coded indices depend a little on the values. Where

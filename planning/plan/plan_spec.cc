@@ -236,6 +236,11 @@ absl::StatusOr<PlanSpec> ReadPlanSpec(TomlValue root, const SpecNames& names) {
         "are alike",
         Find(root, "compute.group_speed")->where));
   }
+  if (plan.run.outer.on_group_loss == "continue") {
+    return absl::InvalidArgumentError(
+        Find(root, "outer.on_group_loss")->where +
+        ": 'outer.on_group_loss' = \"continue\": a plan's groups neither come nor go; want \"end\"");
+  }
   if (absl::Status s = ReadPlanTable(root, names, plan); !s.ok()) return s;
   if (plan.links.empty()) plan.links = plan.run.net.profile;
   return plan;

@@ -1,6 +1,5 @@
 #include "planning/scale/group_pace.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -8,24 +7,8 @@
 
 #include "experiments/train/simulated_clock.h"
 #include "experiments/train/traffic.h"
-#include "plugin/swarm/transfer_time.h"
 
 namespace longhaul::scale {
-namespace {
-
-// Parameters, outer start and outer momentum would be three; start and parameters are one after a
-// round.
-constexpr double kFloatsFetched = 2;
-
-constexpr double kFrameBits = 8 * 1514;  // of a segment
-
-}  // namespace
-
-Wire Hindrance::On(Wire wire) const {
-  if (rate_bit_per_s > 0) wire.busy_s = wire.segments * kFrameBits / rate_bit_per_s;
-  if (one_way_delay_s >= 0) wire.delay_s = one_way_delay_s;
-  return wire;
-}
 
 absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   GroupPace pace;
@@ -34,6 +17,7 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   pace.restarts_ = spec.run.net.slow_start_after_idle;
   RunSpec one = spec.run;  // every group is alike, but for its speed
   one.outer.groups = 1;
+  one.outer.on_group_loss = "end";
   one.compute->group_speed.clear();
   const auto group = SimulatedClock::Of(one, [&](int64_t, int64_t) { return spec.inside; });
   if (!group.ok()) return group.status();
@@ -44,11 +28,7 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
         static_cast<double>(one.train.microbatches) * (stage.forward_s + stage.backward_s);
   }
   for (const PipelineCosts::Rank& rank : pace.costs_.ranks) pace.compute_s_ += rank.step_s;
-  int64_t most = 0;
-  for (int64_t s = 0; s < one.schedule.stages; ++s) {
-    most = std::max(most, LayoutOf(one, s).flat_elements);
-  }
-  pace.weight_bytes_ = kFloatsFetched * sizeof(float) * static_cast<double>(most);
+  const int64_t most = pace.largest_stage_ = LargestStage(one);
   if (spec.run.outer.groups > 1) {
     const auto bytes = MessageBytes(one.outer.codec, {1, static_cast<uint64_t>(most)});
     if (!bytes) {
@@ -68,19 +48,7 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
   for (const Hindrance& h : hindrances) key.push_back(h.Key());
   if (const auto at = known_.find(key); at != known_.end()) return at->second;
   PipelineCosts costs = costs_;
-  for (const Hindrance& h : hindrances) {
-    for (size_t s = 0; s < costs.stages.size(); ++s) {
-      if (h.stage >= 0 && static_cast<size_t>(h.stage) != s) continue;
-      PipelineCosts::Stage& stage = costs.stages[s];
-      for (double* seconds : {&stage.forward_s, &stage.backward_s, &stage.input_gradient_s,
-                              &stage.weight_gradient_s, &costs.ranks[s].step_s}) {
-        *seconds *= h.slow;
-      }
-    }
-    if (h.boundary < 0) continue;
-    Wire& wire = (h.forward ? costs.activations : costs.gradients)[static_cast<size_t>(h.boundary)];
-    wire = h.On(wire);
-  }
+  for (const Hindrance& h : hindrances) h.On(&costs);
   // The schedule is proven by Of.
   return known_[key] = StepPeriod(program_, costs).value_or(step_s_);
 }
@@ -106,14 +74,7 @@ Wire GroupPace::ExchangeWire(int64_t peers) const {
 }
 
 double GroupPace::FetchSeconds(int64_t sources) const {
-  const double rate = between_.rate_bit_per_s / 8;
-  return absl::ToDoubleSeconds(
-      TransferTime({.bytes = kWireFactor * weight_bytes_,
-                    .sources = static_cast<int>(std::max<int64_t>(1, sources)),
-                    .up_bytes_per_s = rate,
-                    .down_bytes_per_s = rate,
-                    .rtt = absl::Seconds(2 * between_.one_way_delay_s),
-                    .round_trips_before_data = kSwarmRoundTrips}));
+  return longhaul::FetchSeconds(largest_stage_, sources, between_);
 }
 
 }  // namespace longhaul::scale

@@ -6,25 +6,11 @@
 #include <tuple>
 
 #include "absl/status/statusor.h"
+#include "experiments/spec/hindrances.h"
 #include "planning/scale/scale_spec.h"
 #include "pp_group/schedule/makespan.h"
 
 namespace longhaul::scale {
-
-// What makes one group slower than the others for a while. Of several faults the later ones win.
-struct Hindrance {
-  int64_t stage = -1;           // -1: every stage
-  double slow = 1;              // factor on compute
-  int64_t boundary = -1;        // of the link below; -1: no link
-  bool forward = true;          // s -> s + 1
-  double rate_bit_per_s = 0;    // 0: the profile's
-  double one_way_delay_s = -1;  // < 0: the profile's
-  // What the link takes for its messages with what hinders it.
-  Wire On(Wire wire) const;
-  auto Key() const {
-    return std::tuple(stage, slow, boundary, forward, rate_bit_per_s, one_way_delay_s);
-  }
-};
 
 // Seconds per inner step of a group in the steady state, as the simulated clock of a training has them
 // (train/simulated_clock.h), with planned bytes. Asked for once per kind of hindrance, then remembered.
@@ -55,7 +41,7 @@ class GroupPace {
   ScaleSpec::Exchange exchange_ = ScaleSpec::Exchange::kShared;
   bool restarts_ = true;  // net.slow_start_after_idle
   double step_s_ = 0, compute_s_ = 0;
-  double weight_bytes_ = 0;  // of the largest stage
+  int64_t largest_stage_ = 0;  // parameters
   std::map<std::vector<decltype(Hindrance().Key())>, double> known_;
 };
 

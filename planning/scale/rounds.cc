@@ -1,30 +1,20 @@
 #include "planning/scale/rounds.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
-#include <string>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "experiments/spec/group_course.h"
+#include "experiments/spec/hindrances.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/round_plan.h"
-#include "planning/scale/hindrances.h"
 
 namespace longhaul::scale {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// What strikes one group in one round.
-struct Struck {
-  std::optional<int64_t> killed_at;  // step
-  bool in_outer = false;             // of the kill
-  bool leaves = false, joins = false, poisoned = false;
-  double stopped_s = 0;
-};
 
 class Simulation {
  public:
@@ -37,33 +27,38 @@ class Simulation {
                 .checkpoint_every = spec.run.checkpoint.every_steps},
         plan_(bounds_.plan()),
         tokens_per_step_(static_cast<double>(spec.run.train.batch_rows * spec.run.model.context)),
-        groups_(static_cast<size_t>(bounds_.groups)),
-        hindrances_(spec, pace) {
+        drawn_(Drawn(seed)),
+        course_(drawn_, bounds_,
+                {.restart_s = spec.restart_s,
+                 .round_deadline_s = spec.round_deadline_s,
+                 .peer_deadline_s = spec.run.net.peer_deadline_s}),
+        hindrances_(drawn_, spec.run.schedule.stages, spec.run.model.tied_head,
+                    [&pace](int64_t, const std::vector<Hindrance>& with) {
+                      return with.empty() ? pace.step_s() : pace.StepSeconds(with);
+                    }) {
     result_.seed = seed;
-    Script(seed);
+    result_.faults = static_cast<int64_t>(drawn_.size());
+    for (const Fault& f : drawn_) {
+      if (f.where.kind == FaultPlace::Kind::kLab) lab_ends_ = std::min(lab_ends_, f.at_step);
+    }
+    const std::vector<double>& speeds = spec.run.compute->group_speed;
+    for (size_t g = 0; g < speeds.size(); ++g) {
+      if (speeds[g] != 1) hindrances_.Slow(static_cast<int64_t>(g), 1 / speeds[g]);
+    }
   }
 
   ScaleResult Run() {
-    for (first_ = 1; first_ <= bounds_.steps && result_.ended_early.empty();) {
-      last_ = plan_.EndOfRound(first_);
+    for (round_ = 1; round_ <= plan_.rounds() && result_.ended_early.empty(); ++round_) {
+      first_ = plan_.FirstStepOf(round_);
+      last_ = plan_.LastStepOf(round_);
       Round();
-      first_ = last_ + 1;
     }
     Summarise();
     return std::move(result_);
   }
 
  private:
-  struct Group {
-    bool present = true;
-    double ready_s = 0;     // when it can begin the next round
-    double arrives_s = 0;   // at this round's outer step; kNever: it does not
-    double restarts_s = 0;  // when it could begin to fetch, of one that lost this round
-    bool sits_out = false;  // would be later than the deadline again: waits for the round's end
-  };
-
-  // Which group is struck in which round: a fault's step says it, and its moment.
-  void Script(uint64_t seed) {
+  std::vector<Fault> Drawn(uint64_t seed) const {
     std::vector<Fault> rules = spec_.faults;
     for (Fault& planned : PlannedFaults(spec_.run)) rules.push_back(std::move(planned));
     if (spec_.mtbf_h > 0) {
@@ -72,155 +67,102 @@ class Simulation {
       kill.mean_time_between_steps = std::max(1.0, spec_.mtbf_h * 3600 / pace_.step_s());
       rules.push_back(kill);
     }
-    const FaultBounds bounds{bounds_.steps, bounds_.groups, spec_.run.schedule.stages};
-    std::map<int64_t, FaultKind> first_word;
-    for (const Fault& f : DrawFaults(rules, bounds, seed)) {
-      ++result_.faults;
-      Add(f);
-      if (f.what == FaultKind::kLeave || f.what == FaultKind::kJoin) {
-        first_word.emplace(f.where.group, f.what);
-      }
-    }
-    // Who joins before its first leave was not there when the run began.
-    for (const auto& [group, what] : first_word) {
-      if (what == FaultKind::kJoin) groups_[static_cast<size_t>(group)].present = false;
-    }
+    return DrawFaults(rules, {bounds_.steps, bounds_.groups, spec_.run.schedule.stages}, seed);
   }
 
-  void Add(const Fault& f) {
-    if (f.where.kind == FaultPlace::Kind::kLab) {
-      lab_ends_ = std::min(lab_ends_, f.at_step);
-      return;
-    }
-    Strike at = StrikeOf(f, bounds_);
-    if (at.after_outer) ++at.step;
-    if (at.step < 1 || at.step > bounds_.steps) return;
-    if (hindrances_.Add(f)) return;
-    Struck& struck = struck_[RoundOf(at.step)][f.where.group];
-    const bool for_ever = f.what == FaultKind::kStop && f.for_s == 0;
-    if (f.what == FaultKind::kKill || for_ever) {
-      if (struck.killed_at && *struck.killed_at <= at.step) return;
-      struck.killed_at = at.step;
-      struck.in_outer = f.during == FaultMoment::kOuter;
-    }
-    if (f.what == FaultKind::kStop) struck.stopped_s += f.for_s;
-    if (f.what == FaultKind::kPoison) struck.poisoned = true;
-    if (f.what == FaultKind::kLeave) struck.leaves = true;
-    if (f.what == FaultKind::kJoin) struck.joins = true;
-  }
-
-  int64_t RoundOf(int64_t step) const { return plan_.RoundOf(step); }
   int64_t steps() const { return last_ - first_ + 1; }
 
-  // One group's steps of this round: when it is at the outer step, and its compute.
-  void Train(int64_t index, Group& group, const Struck& struck) {
-    if (group.sits_out) return;
-    const double nominal_s = static_cast<double>(steps()) * pace_.step_s();
-    const double all_s = hindrances_.RoundSeconds(index, first_, last_).value_or(nominal_s);
+  // The steps of this round that a group does, when it is at the outer step, and its compute.
+  void Train(int64_t group) {
+    const GroupCourse::Struck* struck = course_.StruckOf(group);
+    const double stopped_s = struck == nullptr ? 0 : struck->StoppedSeconds();
+    const std::optional<int64_t> ends_at = struck == nullptr ? std::nullopt : struck->EndsAt();
     double share = 1;  // of the round that it trains
-    group.arrives_s = group.ready_s + all_s + struck.stopped_s;
-    if (struck.killed_at) {
-      if (!struck.in_outer) {
-        share = static_cast<double>(*struck.killed_at - first_) / static_cast<double>(steps());
-      }
-      killed_in_outer_ |= struck.in_outer;
-      group.restarts_s = group.ready_s + share * all_s + spec_.restart_s;
-      if (struck.in_outer) group.restarts_s += struck.stopped_s;
-      group.arrives_s = kNever;
+    if (ends_at) share = static_cast<double>(*ends_at - first_) / static_cast<double>(steps());
+    const double done_s = course_.ready_s(group) + share * GroupSeconds(group) + stopped_s;
+    if (ends_at || (struck != nullptr && struck->in_outer)) {
+      course_.Ends(group, done_s);
+    } else {
+      course_.Arrives(group, done_s);
     }
     result_.compute_s += share * static_cast<double>(steps()) * pace_.compute_s();
   }
 
+  // All steps of this round, nothing ending them.
+  double GroupSeconds(int64_t group) {
+    const std::vector<Hindrances::Spell>& spells = hindrances_.Inside(group);
+    if (spells.empty()) return static_cast<double>(steps()) * pace_.step_s();
+    std::set<int64_t> changes{first_};  // steps from which another set of spells holds
+    double seconds = 0;
+    for (const Hindrances::Spell& spell : spells) {
+      if (spell.last < first_ || spell.first > last_) continue;
+      changes.insert(std::max(first_, spell.first));
+      if (spell.last < last_) changes.insert(spell.last + 1);
+      if (spell.first >= first_) seconds += spell.down_s;
+    }
+    for (auto from = changes.begin(); from != changes.end(); ++from) {
+      const auto next = std::next(from);
+      const int64_t until = next == changes.end() ? last_ + 1 : *next;
+      const std::vector<Hindrance> now = hindrances_.InStep(group, *from);
+      seconds += static_cast<double>(until - *from) *
+                 (now.empty() ? pace_.step_s() : pace_.StepSeconds(now));
+    }
+    return seconds;
+  }
+
   void Round() {
-    const auto at = struck_.find(RoundOf(first_));
-    static const std::map<int64_t, Struck> kNone;
-    const std::map<int64_t, Struck>& struck = at == struck_.end() ? kNone : at->second;
-    const auto of = [&](int64_t g) {
-      const auto found = struck.find(g);
-      return found == struck.end() ? Struck() : found->second;
-    };
     if (lab_ends_ <= last_) {
       result_.ended_early = fmt::format("the lab is killed in step {}", lab_ends_);
       return;
     }
-    killed_in_outer_ = false;
-    double earliest_s = kNever, began_s = kNever;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      Group& group = groups_[g];
-      group.arrives_s = kNever;
-      if (!group.present) continue;
-      began_s = std::min(began_s, group.ready_s);
-      Train(static_cast<int64_t>(g), group,
-            struck.empty() ? Struck() : of(static_cast<int64_t>(g)));
-      earliest_s = std::min(earliest_s, group.arrives_s);
+    course_.BeginRound(round_);
+    for (int64_t g = 0; g < bounds_.groups; ++g) {
+      if (course_.Trains(g)) Train(g);
     }
-    Meet(earliest_s + spec_.round_deadline_s, struck);
-    if (!result_.ended_early.empty()) return;
-    for (const auto& [g, s] : struck) {
-      Group& group = groups_[static_cast<size_t>(g)];
-      if (!s.joins || group.present) continue;
-      group.present = true;
-      const double came_s = std::max(end_s_, began_s + spec_.restart_s);
-      group.ready_s = came_s + pace_.FetchSeconds(members_);
-    }
-    for (const auto& [g, s] : struck) {
-      if (s.leaves && !s.joins) groups_[static_cast<size_t>(g)].present = false;
-    }
-  }
-
-  // The outer step: who is in it, when it ends, and who takes over the weights after it.
-  void Meet(double deadline_s, const std::map<int64_t, Struck>& struck) {
+    const GroupCourse::Meeting meeting = course_.Meet();
+    const auto members = static_cast<int64_t>(meeting.members.size());
     const double tokens = static_cast<double>(steps()) * tokens_per_step_;
-    const auto is = [&](size_t g, bool Struck::*what) {
-      const auto found = struck.find(static_cast<int64_t>(g));
-      return found != struck.end() && found->second.*what;
-    };
-    const auto late = [&](const Group& group) {
-      return group.arrives_s == kNever || group.arrives_s > deadline_s;
-    };
-    double last_s = 0;
-    int64_t there = 0, counted = 0;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      Group& group = groups_[g];
-      if (!group.present) continue;
-      if (late(group) || is(g, &Struck::leaves)) {
-        result_.tokens_lost += group.sits_out ? 0 : tokens;
-        continue;
-      }
-      ++there;
-      last_s = std::max(last_s, group.arrives_s);
-      counted += is(g, &Struck::poisoned) ? 0 : 1;
-    }
-    members_ = there;
-    if (there == 0) {
+    result_.tokens_lost += tokens * static_cast<double>(meeting.in_vain);
+    if (members == 0) {
       result_.ended_early =
-          fmt::format("round {} has no members: nobody holds the weights", RoundOf(first_));
+          fmt::format("round {} has no members: nobody holds the weights", round_);
       return;
     }
-    if (killed_in_outer_) last_s += spec_.run.net.peer_deadline_s;
-    end_s_ = last_s;
-    if (there > 1) {
-      Connection one = between_;  // of those that share the line
-      one.window /= pace_.Connections(there - 1);
-      one.threshold /= pace_.Connections(there - 1);
-      end_s_ = std::max(hindrances_.ExchangeEnd(first_, last_, last_s, one),
-                        Take(pace_.ExchangeWire(there - 1), last_s, &between_).arrived);
-    }
-    result_.exchange_s += end_s_ - last_s;
+    const double end_s = members > 1 ? ExchangeEnd(meeting) : meeting.begins_s;
+    const int64_t counted = members - meeting.poisoned;
+    result_.exchange_s += end_s - meeting.begins_s;
     result_.tokens_counted += tokens * static_cast<double>(counted);
-    result_.tokens_lost += tokens * static_cast<double>(there - counted);
-    const double fetch_s = pace_.FetchSeconds(there);
-    for (Group& group : groups_) {
-      if (!group.present) continue;
-      if (!late(group)) {
-        group.ready_s = end_s_;
-        continue;
-      }
-      if (group.arrives_s != kNever) group.restarts_s = group.arrives_s;
-      group.ready_s = std::max(end_s_, group.restarts_s) + fetch_s;
-      group.sits_out = group.ready_s - end_s_ > spec_.round_deadline_s;
+    result_.tokens_lost += tokens * static_cast<double>(meeting.poisoned);
+    const double fetch_s = pace_.FetchSeconds(members);
+    course_.EndRound(end_s, [fetch_s](int64_t) { return fetch_s; });
+    result_.by_round.push_back({.end_s = end_s, .members = counted});
+  }
+
+  // Of the slowest hindered path, or of all others.
+  double ExchangeEnd(const GroupCourse::Meeting& meeting) {
+    const double begin_s = meeting.begins_s;
+    const auto peers = static_cast<int64_t>(meeting.members.size()) - 1;
+    const auto meets = [&](int64_t rank) {
+      const int64_t group = rank / spec_.run.schedule.stages;
+      return std::binary_search(meeting.members.begin(), meeting.members.end(), group);
+    };
+    Connection one = between_;  // of those that share the line
+    one.window /= pace_.Connections(peers);
+    one.threshold /= pace_.Connections(peers);
+    double end_s = Take(pace_.ExchangeWire(peers), begin_s, &between_).arrived;
+    for (const Hindrances::Spell& spell : hindrances_.between()) {
+      if (spell.last < first_ || spell.first > last_) continue;
+      if (!meets(spell.hindrance.from) || !meets(spell.hindrance.to)) continue;
+      // Down from the beginning of its step on.
+      const double up_s =
+          begin_s - static_cast<double>(last_ + 1 - spell.first) * pace_.step_s() + spell.down_s;
+      Connection path = one;
+      Wire wire = spell.hindrance.On(pace_.ExchangeWire(1));
+      wire.both_ways = false;  // what comes the other way is not hindered, and over long before
+      const double ready_s = spell.down_s > 0 ? std::max(begin_s, up_s) : begin_s;
+      end_s = std::max(end_s, Take(wire, ready_s, &path).arrived);
     }
-    result_.by_round.push_back({.end_s = end_s_, .members = counted});
+    return end_s;
   }
 
   void Summarise() {
@@ -251,15 +193,12 @@ class Simulation {
   const RoundBounds bounds_;
   const OuterPlan plan_;
   const double tokens_per_step_;  // of a group
-  std::vector<Group> groups_;
+  const std::vector<Fault> drawn_;
+  GroupCourse course_;
   Hindrances hindrances_;
-  std::map<int64_t, std::map<int64_t, Struck>> struck_;  // by round, then group
   int64_t lab_ends_ = std::numeric_limits<int64_t>::max();
-  int64_t first_ = 1, last_ = 0;  // steps of this round
-  int64_t members_ = 0;
-  double end_s_ = 0;
-  Connection between_;  // groups: all of them are alike
-  bool killed_in_outer_ = false;
+  int64_t round_ = 1, first_ = 1, last_ = 0;  // steps of this round
+  Connection between_;                        // groups: all of them are alike
   ScaleResult result_;
 };
 

@@ -15,15 +15,8 @@ namespace longhaul::scale {
 // A round is H inner steps and the outer step behind them (data parallel groups: one step). A group
 // starts when it holds the round's weights and takes its own steps' time. The outer step begins
 // when the last member is there and ends for all one exchange later.
-//   - A group killed in a round (stopped for ever: the same) loses it: its tokens do not count.
-//     It is started anew, waits for the round's end, fetches weights from all who were in it, and
-//     trains the next one, late by that. A kill in the outer step costs the others the peer
-//     deadline (net.peer_deadline_s), a kill at a checkpoint the round after it.
-//   - Who is later than the round's deadline is left out as if killed, but need not start anew. Who
-//     would be later again, weights fetched, sits the next round out and fetches those behind it.
-//   - Left out is also a poisoned group: its tokens do not count, its time is spent.
-//   - Leave and join as experiments/spec/round_plan.h says. Without a deadline the membership of
-//     every round is PlanRounds' of the same drawn script.
+// Who is in it and when its groups go on is experiments/spec/group_course.h's.
+//   - A poisoned group's tokens do not count; its time is spent.
 //   - Slow, stopped for a time and hindered links cost time; of a link between groups, what the
 //     outer step then lasts longer. disk_full costs nothing here: no checkpoint is written.
 struct RoundResult {

@@ -124,6 +124,7 @@ absl::StatusOr<ScaleSpec> ReadScaleSpec(TomlValue root, const SpecNames& names) 
                     run->net.profile));
   }
   ScaleSpec spec{.run = *std::move(run), .faults = {}, .inside = *inside, .between = *inside};
+  spec.restart_s = spec.run.compute->restart_s;
   if (absl::Status status = ReadScaleTable(root, names, spec); !status.ok()) return status;
   absl::StatusOr<std::vector<Fault>> faults =
       ReadFaults(root, {.steps = Steps(spec.run),

@@ -19,7 +19,7 @@ struct ScaleSpec {
   std::vector<Fault> faults;     // not drawn yet
   BoundaryLink inside, between;  // two stages of a group; the same stage of two groups
   // "[scale]", all optional:
-  double restart_s = 30;  // from a kill to a group that could train, if it had the weights
+  double restart_s = RunSpec::Compute::kRestartSeconds;  // compute.restart_s, if it is not given
   // After the first group is at the outer step, others have so long to come; who is later is left
   // out of the round. inf: whoever is alive is waited for.
   double round_deadline_s = std::numeric_limits<double>::infinity();

@@ -80,6 +80,12 @@ void Timeline::Update() {
 
 void Timeline::WaitUntil(int rank, double s) { clock_[rank] = std::max(clock_[rank], s); }
 
+void Timeline::Restart(double s) {
+  clock_.assign(clock_.size(), s);
+  encoder_free_.assign(encoder_free_.size(), s);
+  wires_used_.assign(wires_used_.size(), {});
+}
+
 void Timeline::AddTied() {
   const int first = program_.rank_of_stage.front(), last = program_.rank_of_stage.back();
   if (first == last) return;
@@ -100,7 +106,7 @@ Sent Timeline::Take(const PipelineCosts::Wire& wire, int from, int to, double re
         longhaul::Take({.busy_s = wire.busy_s + wire.delay_s}, ready, &wires_used_[to]);
     return {held.left, held.left, held.begun};
   }
-  Connection& connection = wires_used_[static_cast<size_t>(from) * program_.ranks.size() + to];
+  Connection& connection = Used(from, to);
   const Sent sent = longhaul::Take(wire, ready, &connection);
   if (connection.by_segments) Revise(from, to, connection);
   return sent;

@@ -53,6 +53,10 @@ class Timeline {
   absl::Status Actions();
   void Update();
   void WaitUntil(int rank, double s);
+  // All ranks are free at `s`, on connections that have carried nothing.
+  void Restart(double s);
+  // What a rank sends to another one is carried from `s` on.
+  void HoldLink(int from, int to, double s) { Used(from, to).Hold(s); }
   const std::vector<double>& clock() const { return clock_; }  // [P]: when each rank is free
 
   // What each rank did, and when, in the last step.
@@ -74,6 +78,9 @@ class Timeline {
   void Run(int rank, const Action& action, double end);
   void Send(const Message& message, int from, double made);
   void AddTied();
+  Connection& Used(int from, int to) {
+    return wires_used_[static_cast<size_t>(from) * program_.ranks.size() + static_cast<size_t>(to)];
+  }
   Sent Take(const PipelineCosts::Wire& wire, int from, int to, double ready);
   void Revise(int from, int to, const Connection& connection);
   double& Arrival(const Message& message);

@@ -7,21 +7,46 @@ namespace longhaul {
 
 TrainingClock::TrainingClock(const PipelineProgram& program,
                              const std::vector<PipelineCosts>& groups)
-    : program_(program) {
+    : program_(program), away_(groups.size(), false), returns_(groups.size(), 0) {
   for (const PipelineCosts& costs : groups) {
     groups_.emplace_back(program, costs, Wires::kFullDuplex);
   }
 }
 
 absl::Status TrainingClock::Actions() {
-  for (Timeline& group : groups_) {
-    if (absl::Status s = group.Actions(); !s.ok()) return s;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (away_[g]) continue;
+    if (absl::Status s = groups_[g].Actions(); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
 void TrainingClock::Update() {
-  for (Timeline& group : groups_) group.Update();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!away_[g]) groups_[g].Update();
+  }
+}
+
+void TrainingClock::Return(int group, double s) {
+  away_[static_cast<size_t>(group)] = false;
+  ++returns_[static_cast<size_t>(group)];
+  groups_[static_cast<size_t>(group)].Restart(s);
+  std::erase_if(wires_used_, [group](const auto& used) {
+    const auto& [rank, from, to] = used.first;
+    return from == group || to == group;
+  });
+}
+
+void TrainingClock::WaitUntil(int group, int rank, double s) {
+  groups_[static_cast<size_t>(group)].WaitUntil(rank, s);
+}
+
+void TrainingClock::HoldLink(int group, int from_rank, int to_rank, double s) {
+  groups_[static_cast<size_t>(group)].HoldLink(from_rank, to_rank, s);
+}
+
+void TrainingClock::HoldPath(int rank, int from_group, int to_group, double s) {
+  wires_used_[{rank, from_group, to_group}].Hold(s);
 }
 
 Sent TrainingClock::Send(int exchange, const PeerMessage& m) {

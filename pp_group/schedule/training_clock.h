@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -35,6 +36,17 @@ class TrainingClock {
   // all: delays [P * P], from * P + to, of the group.
   void TellAll(int group, const std::vector<double>& delays_s);
 
+  // A group that is away has no part in steps until it is back: its ranks are free then, all at once,
+  // and connections from and to them have carried nothing.
+  void Leave(int group) { away_[static_cast<size_t>(group)] = true; }
+  void Return(int group, double s);
+  bool Away(int group) const { return away_[static_cast<size_t>(group)]; }
+  uint64_t Returns(int group) const { return returns_[static_cast<size_t>(group)]; }  // so often
+  void WaitUntil(int group, int rank, double s);
+  // What a link carries is carried from `s` on: between two ranks of a group; from a rank to its peer.
+  void HoldLink(int group, int from_rank, int to_rank, double s);
+  void HoldPath(int rank, int from_group, int to_group, double s);
+
   double Seconds(int group, int rank) const { return groups_[group].clock()[rank]; }
   // What its ranks did in the last step, and what went over its links.
   const Timeline& group(int group) const { return groups_[static_cast<size_t>(group)]; }
@@ -46,6 +58,8 @@ class TrainingClock {
   };
   const PipelineProgram& program_;
   std::vector<Timeline> groups_;
+  std::vector<bool> away_;         // [G]
+  std::vector<uint64_t> returns_;  // [G]
   std::map<std::tuple<int, int, int>, Connection> wires_used_;  // by rank, from and to
   std::map<int, std::vector<Waits>> under_way_;                 // by exchange
 };

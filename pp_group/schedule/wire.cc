@@ -269,6 +269,7 @@ Sent TakeBySegments(const Wire& wire, double ready, Connection* c) {
 }  // namespace
 
 Sent Take(const Wire& wire, double ready, Connection* c) {
+  ready = std::max(ready, c->held_until);
   if (wire.segments > 0 && wire.BySegments()) return TakeBySegments(wire, ready, c);
   const double begun = std::max(c->free_at, ready);
   if (!(wire.segments > 0)) {

@@ -53,13 +53,15 @@ constexpr double kUnused = -std::numeric_limits<double>::infinity();
 struct Connection {
   double free_at = kUnused;
   double window = 0, threshold = std::numeric_limits<double>::infinity();  // segments
-  double buffer = 0;  // segments that the sender's socket takes at once; 0: not known yet
+  double held_until = 0;  // nothing is carried before
+  double buffer = 0;      // segments that the sender's socket takes at once; 0: not known yet
   // What a round trip may take, since when, and what of it is left for messages that follow.
   double flight = 0, flight_at = kUnused, flight_left = 0;
   // Of cubic: the window of its last loss (0: none yet), and where and how long ago it began to grow, in
   // seconds of sending.
   double most = 0, grows_from = 0, grows_s = 0;
   std::optional<TcpConnection> by_segments = std::nullopt;
+  void Hold(double s) { held_until = held_until < s ? s : held_until; }
 };
 struct Sent {
   double left;     // its sender is rid of it: the rest is in the socket's buffer, twice the window

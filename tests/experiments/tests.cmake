@@ -36,7 +36,8 @@ longhaul_test(experiments/estimates/price_law_test.cc LIBS longhaul::experiments
 longhaul_test(experiments/report/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 longhaul_test(experiments/estimates/median_interval_test.cc experiments/estimates/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/spec/fault_script_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/fault_script_test.cc experiments/spec/group_course_test.cc
+  LIBS longhaul::experiments_data longhaul::pp_schedule LABELS cpu)
 longhaul_test(experiments/spec/compute_table_test.cc experiments/estimates/timing_findings_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimates/campaign_analysis_test.cc experiments/estimates/campaign_forecast_test.cc
@@ -71,6 +72,7 @@ if(LONGHAUL_TORCH)
     LIBS longhaul::scale LABELS cpu)
   target_compile_definitions(experiments_train_traffic_test PRIVATE LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs")
   longhaul_test(experiments/train/simulated_clock_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
+  longhaul_test(experiments/train/clocked_groups_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
   longhaul_test(experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc
     LIBS longhaul::experiments_traffic LABELS cpu)
   # Plays a run's program over the lab's links; bench/virtual_grid.py starts it in guests.
@@ -86,7 +88,8 @@ if(LONGHAUL_TORCH)
 else()
   longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc
     experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
-    experiments/train/simulated_clock_test.cc experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
+    experiments/train/simulated_clock_test.cc experiments/train/clocked_groups_test.cc
+    experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)

@@ -2,6 +2,7 @@
 // the same whenever it is run.
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,6 +86,88 @@ TEST(SimulatedRun, HasTheLossesOfTheRunWithoutAClockAndTheSameMicrosecondsTwice)
   for (const SimulatedRow& t : one.times) told += t.step == 6 ? t.message_bytes : 0;
   for (const StepRow& s : one.steps) told -= s.outer_sent_bytes;
   EXPECT_EQ(told, crossed);
+}
+
+// The spec of faults that are done in one process, with some that cost time alone; over 1,000 s there is
+// nobody late.
+TEST(SimulatedRun, UnderAScriptHasTheLossesOfTheRunWithoutAClock) {
+  ScratchFolder scratch;
+  const std::string script = R"([[fault]]
+at_step = 10
+what = "stop"
+where = "group 0"
+for_s = 3
+[[fault]]
+at_step = 11
+what = "slow"
+where = "group 1"
+factor = 5
+[[fault]]
+at_step = 13
+what = "leave"
+where = "group 1"
+[[fault]]
+at_step = 18
+what = "join"
+where = "group 1"
+)";
+  const std::string spec = OfSmallText(ReadFile(LONGHAUL_SPECS "/faults.toml")) + script;
+  const std::string links =
+      "[[fault]]\nat_step = 7\nwhat = \"link_rate\"\nwhere = \"link 0 > 4\"\n"
+      "rate_mbit = 1\n[[fault]]\nat_step = 8\nwhat = \"link_down\"\n"
+      "where = \"link 4 - 5\"\nfor_s = 2\n";
+  const Ended plain = RunTo(scratch.path() + "/plain", scratch.File("plain.toml", spec));
+  const Ended clocked = RunTo(
+      scratch.path() + "/clocked",
+      scratch.File("clocked.toml", spec + links + "[compute]\nflops_per_s = 1e9\nmfu = 0.4\n"),
+      {"--clock", "simulated"});
+  ASSERT_GT(plain.steps.size(), 100u);
+  ASSERT_EQ(plain.steps.size(), clocked.steps.size());
+  ASSERT_EQ(clocked.times.size(), clocked.steps.size()) << "who does a step has its second";
+  double before = 0, ends = 0;
+  for (size_t i = 0; i < plain.steps.size(); ++i) {
+    EXPECT_EQ(plain.steps[i].loss_nat, clocked.steps[i].loss_nat) << i;
+    EXPECT_EQ(plain.steps[i].parameter_hash, clocked.steps[i].parameter_hash) << i;
+    const SimulatedRow& t = clocked.times[i];
+    ASSERT_EQ(t.step, clocked.steps[i].step);
+    ASSERT_EQ(t.group_index, clocked.steps[i].group_index);
+    ends = std::max(ends, t.simulated_s);
+    if (t.group_index != 2 || t.stage != 0) continue;
+    EXPECT_GT(t.simulated_s, before) << t.step;
+    before = t.simulated_s;
+  }
+  EXPECT_GT(ends, 2 * 30 + 3) << "two restarts, which a round waits for, and a stop";
+  EXPECT_THAT(RunLonghaul({"list", scratch.path() + "/clocked"}).output,
+              HasSubstr("run 1: its 24 steps would have taken"));
+  ASSERT_EQ(RunLonghaul({"report", scratch.path() + "/clocked"}).exit_status, 0);
+  EXPECT_THAT(ReadFile(scratch.path() + "/clocked/report/index.html"), HasSubstr("simulated"));
+  const auto record = Record::Open(scratch.path() + "/clocked", Record::Mode::kRead);
+  const auto untold = record->Rows("SELECT COUNT(*) FROM faults WHERE said LIKE '%costs time%'");
+  EXPECT_EQ(untold->at(1).at(0), "0");
+}
+
+// The bytes of messages never shrink where a group is lost.
+TEST(SimulatedRun, OfTheSpecOfSimulatedFaultsHasSecondsAndBytesThatGrow) {
+  ScratchFolder scratch;
+  const std::string spec =
+      scratch.File("spec.toml", OfSmallText(ReadFile(LONGHAUL_SPECS "/simulated-faults.toml")));
+  const Ended run = RunTo(scratch.path() + "/run", spec);
+  EXPECT_EQ(run.times.size(), (24u * 3 - 4 - 3) * 2)
+      << "group 2 comes later, group 1 misses steps 6 to 8";
+  ASSERT_EQ(RunLonghaul({"report", scratch.path() + "/run"}).exit_status, 0);
+  std::istringstream csv(ReadFile(scratch.path() + "/run/report/training.csv"));
+  std::string line;
+  std::getline(csv, line);
+  double seconds = 0, bytes = 0;
+  int rows = 0;
+  for (; std::getline(csv, line); ++rows) {
+    const size_t last = line.rfind(','), before = line.rfind(',', last - 1);
+    EXPECT_GT(std::stod(line.substr(before + 1)), seconds) << line;
+    EXPECT_GT(std::stod(line.substr(last + 1)), bytes) << line;
+    seconds = std::stod(line.substr(before + 1));
+    bytes = std::stod(line.substr(last + 1));
+  }
+  EXPECT_EQ(rows, 24);
 }
 
 TEST(SimulatedRun, WhatCannotBeIsOneLineBeforeAnythingStarts) {
