@@ -27,9 +27,10 @@ namespace longhaul {
 class GroupCourse {
  public:
   struct Rules {
-    double restart_s;         // from a kill to a group that could train, if it had the weights
-    double round_deadline_s;  // others have so long behind the first at the outer step; inf: no limit
-    double peer_deadline_s;   // net.peer_deadline_s
+    double restart_s;  // from a kill to a group that could train, if it had the weights
+    double
+        round_deadline_s;  // others have so long behind the first at the outer step; inf: no limit
+    double peer_deadline_s;  // net.peer_deadline_s
   };
   GroupCourse(const std::vector<Fault>& drawn, const RoundBounds& bounds, const Rules& rules);
 

@@ -65,8 +65,10 @@ absl::StatusOr<std::optional<int64_t>> TakeGroups(TomlValue& root) {
                     *groups, kMostGroups));
   }
   const int64_t wanted = *groups;
+  const int64_t most = std::clamp<int64_t>(kMaxRanks / *s, 1, wanted);
+  if (most == wanted) return std::optional<int64_t>();
   TomlValue fits = *found;
-  fits.value = std::clamp<int64_t>(kMaxRanks / *s, 1, wanted);
+  fits.value = most;
   if (absl::Status status = SetByPath(root, "outer.groups", std::move(fits)); !status.ok()) {
     return status;
   }
@@ -111,8 +113,8 @@ absl::StatusOr<ScaleSpec> ReadScaleSpec(TomlValue root, const SpecNames& names) 
   if (!run.ok()) return run.status();
   if (*groups && !run->outer.schedule.empty()) {
     return absl::InvalidArgumentError(run->outer.schedule_written +
-                                      ": 'outer.schedule' says how many groups there are; leave "
-                                      "scale.groups out");
+                                      ": 'outer.schedule' is of groups that machines could "
+                                      "start; want fewer outer.groups");
   }
   if (*groups) run->outer.groups = **groups;
   if (absl::Status status = CheckRun(*run); !status.ok()) return status;

@@ -230,6 +230,8 @@ TEST_F(PlanTest, WhatItCannotTakeIsOneLine) {
   EXPECT_THAT(Refusal({"plan.inner_steps=[-1]"}), HasSubstr("plan.inner_steps"));
   EXPECT_THAT(Refusal({"plan.memory_bytes=0"}), HasSubstr("memory_bytes"));
   EXPECT_THAT(Refusal({"compute.group_speed=[1.0]"}), HasSubstr("group_speed"));
+  EXPECT_THAT(Refusal({"outer.inner_steps=1", "outer.codec=none", "outer.on_group_loss=continue"}),
+              HasSubstr("a plan's groups neither come nor go"));
   EXPECT_THAT(Refusal({"campaign.name=x"}), HasSubstr("is a campaign"));
 }
 

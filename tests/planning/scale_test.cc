@@ -315,6 +315,14 @@ at_step = 65
   EXPECT_LT(met, 180);
 }
 
+TEST(Scale, AScheduleOfGroupsSaysWhoIsThere) {
+  const Simulated s =
+      Simulate("", {"outer.on_group_loss=continue", "outer.schedule=[[0, 1], [10, 3], [30, 2]]"});
+  std::vector<int64_t> members;
+  for (const RoundResult& round : s.result.by_round) members.push_back(round.members);
+  EXPECT_THAT(members, testing::ElementsAre(1, 3, 3, 2));
+}
+
 TEST(Scale, TheLabsEndEndsTheRun) {
   const Simulated s = Simulate("[[fault]]\nwhat = \"kill\"\nwhere = \"lab\"\nat_step = 25\n");
   EXPECT_EQ(s.result.rounds, 2);

@@ -146,6 +146,21 @@ where = "group 1"
   EXPECT_EQ(untold->at(1).at(0), "0");
 }
 
+TEST(SimulatedRun, EndsWhereLinksWouldLeaveAGroupOutThatTheTrainingHas) {
+  ScratchFolder scratch;
+  const std::string spec = scratch.File(
+      "late.toml", OfSmallText(ReadFile(LONGHAUL_SPECS "/faults.toml")) +
+                       "[[fault]]\nat_step = 2\nwhat = \"stop\"\nwhere = \"group 1\"\nfor_s = 61\n"
+                       "[compute]\nflops_per_s = 1e9\nmfu = 0.4\n");
+  const CommandResult late =
+      RunLonghaul({"run", spec, "--clock", "simulated", "--results", scratch.path() + "/late"});
+  EXPECT_EQ(late.exit_status, 1) << late.output;
+  EXPECT_THAT(
+      late.output,
+      HasSubstr("round 1: on the simulated clock group 1 is at the outer step 61.000 s behind "
+                "group 0, and outer.round_deadline_s = 60 would leave it out"));
+}
+
 // The bytes of messages never shrink where a group is lost.
 TEST(SimulatedRun, OfTheSpecOfSimulatedFaultsHasSecondsAndBytesThatGrow) {
   ScratchFolder scratch;
@@ -155,7 +170,7 @@ TEST(SimulatedRun, OfTheSpecOfSimulatedFaultsHasSecondsAndBytesThatGrow) {
   EXPECT_EQ(run.times.size(), (24u * 3 - 4 - 3) * 2)
       << "group 2 comes later, group 1 misses steps 6 to 8";
   ASSERT_EQ(RunLonghaul({"report", scratch.path() + "/run"}).exit_status, 0);
-  std::istringstream csv(ReadFile(scratch.path() + "/run/report/training.csv"));
+  std::istringstream csv(ReadFile(scratch.path() + "/run/report/1-spec/training.csv"));
   std::string line;
   std::getline(csv, line);
   double seconds = 0, bytes = 0;

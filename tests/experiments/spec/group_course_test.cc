@@ -112,8 +112,7 @@ TEST(GroupCourse, WhoIsLateIsLeftOutAndSitsOutWhatItWouldBeLateForAgain) {
 
 // Whatever is drawn: kills at every moment, stops, leaves, joins, in any order.
 TEST(GroupCourse, MembersAreThoseThatRoundPlansHave) {
-  constexpr RoundBounds kBounds{
-      .steps = 38, .inner_steps = 5, .groups = 4, .checkpoint_every = 3};
+  constexpr RoundBounds kBounds{.steps = 38, .inner_steps = 5, .groups = 4, .checkpoint_every = 3};
   constexpr FaultKind kKinds[] = {FaultKind::kKill,  FaultKind::kKill, FaultKind::kStop,
                                   FaultKind::kLeave, FaultKind::kJoin, FaultKind::kPoison,
                                   FaultKind::kSlow};
@@ -124,8 +123,8 @@ TEST(GroupCourse, MembersAreThoseThatRoundPlansHave) {
     std::vector<Fault> drawn;
     for (int64_t n = below(12); n >= 0; --n) {
       const FaultKind what = kKinds[below(std::size(kKinds))];
-      const auto during = what == FaultKind::kKill ? static_cast<FaultMoment>(below(6))
-                                                   : FaultMoment::kBegin;
+      const auto during =
+          what == FaultKind::kKill ? static_cast<FaultMoment>(below(6)) : FaultMoment::kBegin;
       drawn.push_back(Of(what, below(4), 1 + below(38), during));
       drawn.back().for_s = what == FaultKind::kStop ? static_cast<double>(below(2)) : 0;
       transfers += during == FaultMoment::kTransfer;

@@ -90,7 +90,9 @@ std::vector<double> Later(const std::string& faults, const std::vector<std::stri
   return later;
 }
 
-auto AreNear(std::vector<double> expected) { return testing::Pointwise(testing::DoubleNear(3e-6), expected); }
+auto AreNear(std::vector<double> expected) {
+  return testing::Pointwise(testing::DoubleNear(3e-6), expected);
+}
 
 // Stage 0 is the last of its group; but the other one waits for it and tells its norms later, by less
 // than they are on their way.
@@ -172,8 +174,7 @@ TEST(ClockedGroups, AKillCostsItsRoundARestartAndATransfer) {
 }
 
 TEST(ClockedGroups, AKillInTheOuterStepCostsTheOthersTheirPeerDeadline) {
-  const Played whole = Play(""),
-               killed = Play(Fault("kill", "group 2", 4, "during = \"outer\""));
+  const Played whole = Play(""), killed = Play(Fault("kill", "group 2", 4, "during = \"outer\""));
   EXPECT_THAT(killed.did[3], ElementsAre(0, 1)) << "it did the step, and was lost with it";
   EXPECT_NEAR(killed.ends[1], whole.ends[1] + 11, 3e-6);
 }
@@ -209,9 +210,10 @@ TEST(ClockedGroups, WhoLinksWouldLeaveOutEndsTheRunInOneLine) {
   const Played late = Play(stop, {"outer.round_deadline_s=19.9"});
   EXPECT_EQ(late.ends.size(), 1u);
   EXPECT_EQ(late.status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(late.status.message()),
-              HasSubstr("round 2: on the simulated clock group 1 is at the outer step 20.000 s behind "
-                        "group 0, and outer.round_deadline_s = 19.9 would leave it out"));
+  EXPECT_THAT(
+      std::string(late.status.message()),
+      HasSubstr("round 2: on the simulated clock group 1 is at the outer step 20.000 s behind "
+                "group 0, and outer.round_deadline_s = 19.9 would leave it out"));
   const Played nobody = Play(Fault("kill", "group 0", 1) + Fault("kill", "group 1", 1) +
                              Fault("leave", "group 2", 2));
   EXPECT_THAT(std::string(nobody.status.message()), HasSubstr("round 1 has no members"));
@@ -227,9 +229,9 @@ TEST(ClockedGroups, WhatHasNoModelIsRefusedWithTheLine) {
   EXPECT_THAT(refusal(Fault("kill", "group 1", 3, "during = \"checkpoint\"")),
               HasSubstr("strikes a checkpoint"));
   EXPECT_THAT(refusal("", {"compute.restart_s=-1"}), HasSubstr("want 0 to 1000000 s"));
-  EXPECT_THAT(refusal("", {"compute.restart_s=3", "outer.on_group_loss=end",
-                           "outer.joiner_source=member"}),
-              HasSubstr("is of groups that are started anew"));
+  EXPECT_THAT(
+      refusal("", {"compute.restart_s=3", "outer.on_group_loss=end", "outer.joiner_source=member"}),
+      HasSubstr("is of groups that are started anew"));
   std::string unclocked = kRun;
   unclocked.erase(unclocked.find("clock = \"simulated\"\n"), 20);
   const auto without = [&](const std::string& more, const std::string& compute) {
@@ -237,7 +239,8 @@ TEST(ClockedGroups, WhatHasNoModelIsRefusedWithTheLine) {
     EXPECT_TRUE(SetByPath(root, compute).ok());
     return std::string(ReadRunSpec(root, CatalogNames()).status().message());
   };
-  EXPECT_THAT(without("", "compute.restart_s=3"), HasSubstr("is of net.clock = \"simulated\" alone"));
+  EXPECT_THAT(without("", "compute.restart_s=3"),
+              HasSubstr("is of net.clock = \"simulated\" alone"));
   EXPECT_THAT(without(Fault("link_rate", "link 0 > 1", 3, "rate_mbit = 1"), "compute=measured"),
               HasSubstr("net.transport = \"loopback\" has neither"));
   const RunSpec spec = *Read("", {"compute.restart_s=3"});
