@@ -171,9 +171,10 @@ Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) co
   wire.loss.key =
       FoldSeed({seed_, static_cast<uint64_t>(from_rank), static_cast<uint64_t>(to_rank)});
   // What a group that was started anew loses is drawn anew.
-  const uint64_t lives = clock_ == nullptr ? 0
-                                           : clock_->Returns(static_cast<int>(from_rank / ranks_)) +
-                                                 clock_->Returns(static_cast<int>(to_rank / ranks_));
+  const uint64_t lives = clock_ == nullptr
+                             ? 0
+                             : clock_->Returns(static_cast<int>(from_rank / ranks_)) +
+                                   clock_->Returns(static_cast<int>(to_rank / ranks_));
   if (lives > 0) wire.loss.key = FoldSeed({wire.loss.key, lives});
   return wire;
 }

@@ -58,8 +58,8 @@ class TrainingClock {
   };
   const PipelineProgram& program_;
   std::vector<Timeline> groups_;
-  std::vector<bool> away_;         // [G]
-  std::vector<uint64_t> returns_;  // [G]
+  std::vector<bool> away_;                                      // [G]
+  std::vector<uint64_t> returns_;                               // [G]
   std::map<std::tuple<int, int, int>, Connection> wires_used_;  // by rank, from and to
   std::map<int, std::vector<Waits>> under_way_;                 // by exchange
 };
