@@ -322,7 +322,7 @@ void Launch::Show() const {
              LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_)));
   for (const std::string& remark : remarks_) fmt::print(out_.warnings(), "{}\n", remark);
   if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
-  fmt::print("record: {}/{}   report: longhaul report {}\n", folder_, kRecordFile, folder_);
+  fmt::print("{}", RecordLine(folder_));
 }
 
 // The links may be an argument or one of two options; what says otherwise than another is refused.

@@ -144,8 +144,7 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment);
   if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
   if (out.json() || !table.ok()) return table.status();
-  fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", *table, results, kRecordFile,
-             results);
+  fmt::print("\n{}\n{}", *table, RecordLine(results));
   return absl::OkStatus();
 }
 
@@ -189,8 +188,7 @@ absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out
   if (out.json()) {
     out.Document(TimingJson(record, experiment, *findings, ran));
   } else {
-    fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", TextOf(TimingTable(*findings)),
-               results, kRecordFile, results);
+    fmt::print("\n{}\n{}", TextOf(TimingTable(*findings)), RecordLine(results));
   }
   return ran;
 }
@@ -312,8 +310,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
   for (const std::string& line : DataAdvice(*runs)) fmt::print(out.warnings(), "{}\n", line);
   if (out.json() || !table.ok()) return table.status();
   for (const std::string& line : ClippingAdvice(*runs)) fmt::print(out.progress(), "{}\n", line);
-  fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", *table, results, kRecordFile,
-             results);
+  fmt::print("\n{}\n{}", *table, RecordLine(results));
   return absl::OkStatus();
 }
 

@@ -23,17 +23,6 @@ struct PlanOptions {
   bool json = false;
 };
 
-// As one types it.
-std::string Typed(const std::string& word) {
-  const bool plain = word.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                         "0123456789./_-=:,+") == std::string::npos;
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 // choice-1 and choice-2 as runs over shaped links.
 absl::Status WriteChoices(const plan::Plan& plan, const std::string& folder) {
   std::error_code failed;

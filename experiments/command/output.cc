@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/record/record.h"
 #include "experiments/report/result_json.h"
 
 namespace longhaul {
@@ -21,6 +22,21 @@ absl::Status WriteWholeFile(const std::string& path, const std::string& text) {
   const std::string why = std::strerror(errno);
   std::remove(part.c_str());
   return absl::UnavailableError(fmt::format("cannot write {}: {}", path, why));
+}
+
+std::string Typed(const std::string& word) {
+  const bool plain = word.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                         "0123456789./_-=:,+") == std::string::npos;
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string RecordLine(const std::string& folder) {
+  return fmt::format("record: {}/{}   report: longhaul report {}\n", folder, kRecordFile,
+                     Typed(folder));
 }
 
 void AddOutputOptions(CLI::App& command, OutputOptions& options) {

@@ -13,6 +13,12 @@ namespace longhaul {
 // Writes a text file under another name first, so that no half of it is left. Unavailable: why.
 absl::Status WriteWholeFile(const std::string& path, const std::string& text);
 
+// A word of a command as one types it in a shell: quoted where it has to be.
+std::string Typed(const std::string& word);
+
+// "record: FILE   report: longhaul report FOLDER\n".
+std::string RecordLine(const std::string& folder);
+
 struct OutputOptions {
   bool json = false;   // one JSON document on stdout and nothing else there
   bool quiet = false;  // no progress: errors and the last lines alone

@@ -118,12 +118,13 @@ TEST_F(Output, AQuietRunIsOneLine) {
 }
 
 TEST_F(Output, MeasureQuietThenJsonThenList) {
-  const std::string measure =
-      "measure " + Campaign() + " --accept-unresolved --results " + results();
+  const std::string folder = results() + " of it", typed = "'" + folder + "'";
+  const std::string measure = "measure " + Campaign() + " --accept-unresolved --results " + typed;
   const CommandResult quiet = Stdout(measure + " --quiet");
   ASSERT_EQ(quiet.exit_status, 0) << Stderr();
   EXPECT_THAT(Stderr(), testing::MatchesRegex(kNote));
-  EXPECT_THAT(quiet.output, AllOf(HasSubstr("report: longhaul report"), Not(HasSubstr("left"))));
+  EXPECT_THAT(quiet.output,
+              AllOf(HasSubstr("report: longhaul report " + typed + "\n"), Not(HasSubstr("left"))));
   const CommandResult again = Stdout(measure + " --json");  // nothing is left to run
   ASSERT_EQ(again.exit_status, 0) << Stderr();
   const json document = json::parse(again.output);
@@ -135,7 +136,7 @@ TEST_F(Output, MeasureQuietThenJsonThenList) {
   const CommandResult list = Stdout("list " + scratch_.path() + " --json");
   ASSERT_EQ(list.exit_status, 0) << Stderr();
   const json listed = json::parse(list.output);
-  EXPECT_EQ(listed["records"][0]["folder"], results());
+  EXPECT_EQ(listed["records"][0]["folder"], folder);
   EXPECT_EQ(listed["records"][0]["experiments"][0]["runs"], document["runs"]);
 }
 
