@@ -97,7 +97,7 @@ double Heartbeats(const RunSpec& spec, const PathCount& path) {
 
 // Bytes on a path that are neither messages nor the transport's headers for them.
 double Overhead(const RunSpec& spec, const PathCount& path) {
-  return Heartbeats(spec, path) + static_cast<double>(path.packets * kFrameHeaderBytes);
+  return Heartbeats(spec, path) + static_cast<double>(path.packets * kHeadersOfFrameBytes);
 }
 
 // All that goes over one path.
@@ -141,7 +141,7 @@ struct PathBytes {
 std::string Complaint(const std::string& where, const PathBytes& b, int64_t drops) {
   const double bound =
       kWireTolerance * b.accounted +
-      static_cast<double>(kWireAllowanceBytes + drops * (kSegmentBytes + kFrameHeaderBytes));
+      static_cast<double>(kWireAllowanceBytes + drops * (kSegmentBytes + kHeadersOfFrameBytes));
   const bool lacks = b.counted < b.accounted - b.may_lack - bound;
   const bool exceeds = !b.for_lack_alone && b.counted > b.accounted + bound;
   if (!lacks && !exceeds) return "";
@@ -269,7 +269,7 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
     if (own == predicted.end()) continue;
     const auto opposite = predicted.find({c.dst_rank, c.src_rank});
     const double acknowledged = opposite == predicted.end() ? 0 : opposite->second / 2;
-    const double full = (own->second + acknowledged) / kSegmentBytes * kFrameHeaderBytes;
+    const double full = (own->second + acknowledged) / kSegmentBytes * kHeadersOfFrameBytes;
     const double given = paths.at({c.src_rank, c.dst_rank}).sent;
     c.predicted_wire_bytes = std::llround(
         own->second +

@@ -18,7 +18,7 @@ namespace longhaul {
 
 // A frame of a TCP stream carries so many bytes of headers: Ethernet, IP, TCP and its timestamps;
 // an acknowledgement is such a frame without payload.
-constexpr int64_t kFrameHeaderBytes = 66;
+constexpr int64_t kHeadersOfFrameBytes = 66;
 // Payload of a full frame at MTU 1500.
 constexpr int64_t kSegmentBytes = 1448;
 // UCX puts 13 bytes before each of our packets; 1.13.1 cuts at 64 kB, with more before each piece.
