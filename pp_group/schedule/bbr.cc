@@ -194,20 +194,20 @@ void Bbr::SetWindow(const SenderState& state) {
   if (state.recovers && !recovers_) {
     conserves_ = true;
     round_ends_ = state.delivered;
-    window_ = state.under_way + 1;
+    window_ = state.under_way + state.told;
   } else if (!state.recovers && recovers_) {
     conserves_ = false;
     window_ = std::max(window_, kept_);
   }
   recovers_ = state.recovers;
   if (conserves_) {
-    window_ = std::max(window_, state.under_way + 1);
+    window_ = std::max(window_, state.under_way + state.told);
   } else {
     const double most = Budget(Holds(WindowGain()));
     if (full_) {
-      window_ = std::min(window_ + 1, most);
+      window_ = std::min(window_ + state.told, most);
     } else if (window_ < most || state.delivered < kFirstSegments) {
-      ++window_;
+      window_ += state.told;
     }
     window_ = std::max(window_, kLeastWindow);
   }

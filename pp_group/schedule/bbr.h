@@ -15,6 +15,7 @@ struct DeliveryRate {
 };
 // The connection as it is then: delivered in all, under way, and a burst that is due later.
 struct SenderState {
+  double told = 0;  // by this acknowledgement
   double delivered = 0, under_way = 0, under_way_before = 0;
   double next_burst = 0;
   double lost = 0;  // by this acknowledgement

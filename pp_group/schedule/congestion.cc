@@ -35,19 +35,22 @@ void LossWindow::Sample(double now, double rtt_s, int64_t until, int64_t next) {
   if (full) threshold = window;
 }
 
-void LossWindow::Grow(double now) {
+void LossWindow::Grow(double now, double segments) {
   if (window < threshold) {
-    window = std::min(window + 1, threshold);
-    return;
+    const double slow = std::min(segments, threshold - window);
+    window += slow;
+    segments -= slow;
+    if (segments == 0) return;
   }
-  const double each = control_ == CongestionControl::kCubic ? CubicEach(now) : window;
-  if (++acknowledged_ < each) return;
-  acknowledged_ = 0;
-  ++window;
+  const double each = control_ == CongestionControl::kCubic ? CubicEach(now, segments) : window;
+  acknowledged_ += segments;
+  const double more = std::floor(acknowledged_ / each);
+  acknowledged_ -= more * each;
+  window += more;
 }
 
 // After how many acknowledgements the window grows by one.
-double LossWindow::CubicEach(double now) {
+double LossWindow::CubicEach(double now, double segments) {
   if (epoch_ == kNone) {
     epoch_ = now;
     reno_window_ = window;
@@ -58,9 +61,9 @@ double LossWindow::CubicEach(double now) {
   const double target = origin_ + kCubic * std::pow(now - epoch_ + least_rtt_ - back_s_, 3);
   double each = target > window ? window / (target - window) : 100 * window;
   if (most_ == 0) each = std::min(each, kUnknownEach);
-  if (++reno_acknowledged_ > window / kAsReno) {
-    reno_acknowledged_ = 0;
-    ++reno_window_;
+  reno_acknowledged_ += segments;
+  for (; reno_acknowledged_ > window / kAsReno; ++reno_window_) {
+    reno_acknowledged_ -= window / kAsReno;
   }
   if (reno_window_ > window) each = std::min(each, window / (reno_window_ - window));
   return std::max(each, kLeastEach);

@@ -30,8 +30,8 @@ class LossWindow {
   // A segment that was sent once is acknowledged after `rtt_s`; all before `until` are, and those before
   // `next` are sent. May end slow start (HyStart).
   void Sample(double now, double rtt_s, int64_t until, int64_t next);
-  // One segment more is acknowledged, and the window was all that held the sender up.
-  void Grow(double now);
+  // So many segments more are acknowledged, and the window was all that held the sender up.
+  void Grow(double now, double segments);
   // The threshold falls to what a loss leaves of the window.
   void Lose();
   void Collapse(double left);                // a timeout: slow start from what is left
@@ -40,7 +40,7 @@ class LossWindow {
   void Pause(double seconds) { epoch_ += seconds; }
 
  private:
-  double CubicEach(double now);
+  double CubicEach(double now, double segments);
 
   CongestionControl control_;
   double acknowledged_ = 0;  // since the window last grew

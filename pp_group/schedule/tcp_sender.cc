@@ -32,7 +32,11 @@ double TcpSender::RoundTrip::Timeout() const {
 }
 
 TcpSender::TcpSender(const TcpPath& path, double now)
-    : path_(path), now_(now), window_(path.control, path.first_window), may_send_at_(now) {
+    : path_(path),
+      now_(now),
+      receiver_(2 * path.delay_s),
+      window_(path.control, path.first_window),
+      may_send_at_(now) {
   rtt_.Add(2 * path.delay_s);  // of the handshake
   if (path.control == CongestionControl::kBbr) {
     bbr_.emplace(path.first_window, 2 * path.delay_s, now, path.loss.key);
@@ -57,6 +61,7 @@ void TcpSender::Write(const TcpPath& path, double segments) {
     segments_.push_back({.size = std::min(1.0, segments)});
     segments -= 1;
   } while (segments > kRounding);
+  segments_.back().ends = true;
   messages_.push_back({end(), kNotYet, kNotYet, kNotYet});
   LetGo();
   Send();
@@ -80,13 +85,19 @@ void TcpSender::Finish() {
 bool TcpSender::Next(double until) {
   const double frame = frames_.empty() ? kNotYet : frames_.front().at;
   const double told = acknowledgements_.empty() ? kNotYet : acknowledgements_.front().at;
-  const double first = std::min({frame, told, paced_at_, timer_at_});
+  const double first = std::min({frame, told, paced_at_, timer_at_, receiver_.due()});
   if (first > until || first == kNotYet) return false;
   now_ = std::max(now_, first);
   if (first == frame) {
     Receive();
+  } else if (first == receiver_.due()) {
+    receiver_.Due(now_);
+    SendBack();
   } else if (first == told) {
     Acknowledge();
+    LetGo();
+    Send();
+    SetTimer();
   } else if (first == paced_at_) {
     Send();
     SetTimer();
@@ -97,29 +108,31 @@ bool TcpSender::Next(double until) {
 }
 
 void TcpSender::Receive() {
-  const Receipt frame = frames_.front();
+  const Frame frame = frames_.front();
   frames_.pop_front();
-  const bool first = frame.segment >= there_until_ && !At(frame.segment).there;
-  if (first) {
-    At(frame.segment).there = true;
-    while (there_until_ < next_ && At(there_until_).there) ++there_until_;
-    for (Message& m : messages_) {
-      if (m.end <= there_until_ && m.arrived == kNotYet) m.arrived = now_;
-    }
+  receiver_.Receive(now_, frame.segment, frame.sending, frame.ends);
+  for (Message& m : messages_) {
+    if (m.end <= receiver_.until() && m.arrived == kNotYet) m.arrived = now_;
   }
+  SendBack();
+}
+
+void TcpSender::SendBack() {
   const double leaves = path_.both_ways ? std::max(now_, path_free_) : now_;
-  acknowledgements_.push_back(
-      {leaves + path_.delay_s, frame.segment, frame.sending, there_until_, first});
+  for (TcpAcknowledgement& said : receiver_.Take()) {
+    said.at = leaves + path_.delay_s;
+    acknowledgements_.push_back(std::move(said));
+  }
 }
 
 void TcpSender::Acknowledge() {
-  const Receipt told = acknowledgements_.front();
+  const TcpAcknowledgement said = std::move(acknowledgements_.front());
   acknowledgements_.pop_front();
-  const double before = under_way_;
-  const bool advanced = told.until > first_;
-  DeliveryRate rate;
-  if (told.first) rate = Told(told);
-  Forget(told.until);
+  const double under_way_before = under_way_, told_before = told_;
+  const bool advanced = said.until > first_;
+  const DeliveryRate rate = Told(said);
+  const double told = told_ - told_before;
+  Forget(said.until);
   if (advanced) {
     backoff_ = 1;
     probed_ = false;
@@ -131,45 +144,66 @@ void TcpSender::Acknowledge() {
     state_ = State::kOpen;
   }
   if (state_ == State::kOpen && !lost_.empty()) Recover();
-  AnswerProbe(told);
-  if (bbr_ && told.first) {
-    bbr_->Acknowledged(rate,
-                       {told_, under_way_, before, may_send_at_, lost, state_ != State::kOpen});
+  AnswerProbe(said);
+  if (bbr_) {
+    if (told == 0) return;
+    bbr_->Acknowledged(rate, {.told = told,
+                              .delivered = told_,
+                              .under_way = under_way_,
+                              .under_way_before = under_way_before,
+                              .next_burst = may_send_at_,
+                              .lost = lost,
+                              .recovers = state_ != State::kOpen});
     if (bbr_->probes_rtt()) application_limits_ = std::max(1.0, told_ + under_way_);
   } else if (state_ == State::kRecovers) {
-    Reduce(told.first ? 1 : 0, advanced, lost > 0);
-  } else if (advanced && told.first) {
+    Reduce(told, advanced, lost > 0);
+  } else if (advanced) {
     if (rate.rtt_s >= 0) window_.Sample(now_, rate.rtt_s, first_, next_);
     const bool slow = window_.window < window_.threshold;
-    if (limited_ || (slow && window_.window < 2 * most_out_)) window_.Grow(now_);
+    if (limited_ || (slow && window_.window < 2 * most_out_)) window_.Grow(now_, told);
   }
-  LetGo();
-  Send();
-  SetTimer();
 }
 
-DeliveryRate TcpSender::Told(const Receipt& receipt) {
-  Segment& s = At(receipt.segment);
-  s.told = true;
-  ++told_;
-  ++told_beyond_;
-  if (s.lost) {
-    s.lost = false;
-    lost_.erase(receipt.segment);
-  } else {
-    --under_way_;
-  }
-  told_sending_ = std::max(told_sending_, receipt.sending);
-  if (receipt.sending == s.sending) rtt_.last = now_ - s.sent_at;
-  DeliveryRate rate{.now = now_,
-                    .rtt_s = s.again ? -1 : now_ - s.sent_at,
-                    .delivered = told_ - s.told_before,
-                    .interval_s = std::max(s.sent_at - s.sent_since, now_ - s.told_since),
-                    .before = s.told_before,
-                    .application_limited = s.application_limited};
-  if (rate.rtt_s >= 0) rtt_.Add(rate.rtt_s);
+// Of the segment that was sent last of those that are news. Round trips are that one's, for the smoothed one
+// that of the first.
+DeliveryRate TcpSender::Told(const TcpAcknowledgement& said) {
+  const Segment* last = nullptr;
+  double first_rtt_s = -1;
+  const auto tell = [&](int64_t from, int64_t to) {
+    for (int64_t segment = std::max(from, first_); segment < to; ++segment) {
+      Segment& s = At(segment);
+      if (s.told) continue;
+      s.told = true;
+      ++told_;
+      ++told_beyond_;
+      if (s.lost) {
+        s.lost = false;
+        lost_.erase(segment);
+      } else {
+        --under_way_;
+      }
+      if (first_rtt_s < 0 && !s.again) first_rtt_s = now_ - s.sent_at;
+      if (last == nullptr || s.sending > last->sending) last = &s;
+    }
+  };
+  tell(first_, said.until);
+  for (const auto& [from, to] : said.blocks) tell(from, to);
+  if (last == nullptr) return {.now = now_};
+  if (first_rtt_s >= 0) rtt_.Add(first_rtt_s);
+  DeliveryRate rate{
+      .now = now_,
+      .rtt_s = last->again ? -1 : now_ - last->sent_at,
+      .delivered = told_ - last->told_before,
+      .interval_s = std::max(last->sent_at - last->sent_since, now_ - last->told_since),
+      .before = last->told_before,
+      .application_limited = last->application_limited};
+  if (rate.rtt_s >= 0) rtt_.least = std::min(rtt_.least, rate.rtt_s);
   if (rate.interval_s < rtt_.least) rate.interval_s = 0;
-  told_sent_at_ = s.sent_at;
+  if (last->sending > told_sending_) {
+    told_sending_ = last->sending;
+    rtt_.last = now_ - last->sent_at;
+    told_sent_at_ = last->sent_at;
+  }
   told_at_ = now_;
   if (told_ > application_limits_) application_limits_ = 0;
   return rate;
@@ -237,10 +271,10 @@ void TcpSender::Reduce(double told, bool advanced, bool lost_more) {
 }
 
 // A probe that filled the only hole was one loss.
-void TcpSender::AnswerProbe(const Receipt& receipt) {
-  if (probe_ < 0 || receipt.sending != probe_) return;
+void TcpSender::AnswerProbe(const TcpAcknowledgement& said) {
+  if (probe_ < 0 || said.sending != probe_) return;
   probe_ = -1;
-  if (!receipt.first || state_ != State::kOpen || bbr_) return;
+  if (said.repeated || state_ != State::kOpen || bbr_) return;
   window_.Lose();
   window_.window = window_.threshold;
 }
@@ -315,10 +349,22 @@ void TcpSender::Transmit(int64_t segment) {
   s.application_limited = application_limits_ > 0;
   order_.push_back({segment, s.sending});
   const double begins = std::max(path_free_, now_);
-  const double waits = path_.segment_s > 0 ? (begins - now_) / path_.segment_s : 0;
-  if (waits + s.size > path_.queue_segments + kRounding || fates_.Lost(path_.loss)) return;
+  if (Waiting() + s.size > path_.queue_segments + kRounding || fates_.Lost(path_.loss)) return;
   path_free_ = begins + s.size * path_.segment_s;
-  frames_.push_back({path_free_ + path_.delay_s, segment, s.sending});
+  frames_.push_back({path_free_ + path_.delay_s, segment, s.sending, s.ends});
+}
+
+// Frames in the queue before the rate. Where both ends send alike, acknowledgements of the other one's are among
+// them, as many as ours in that one's.
+double TcpSender::Waiting() const {
+  if (path_.segment_s == 0) return 0;
+  const double frames = std::max(0.0, path_free_ - now_) / path_.segment_s;
+  if (!path_.both_ways) return frames;
+  const auto left =
+      std::lower_bound(acknowledgements_.begin(), acknowledgements_.end(),
+                       now_ + path_.delay_s + kRounding * path_.segment_s,
+                       [](const TcpAcknowledgement& said, double at) { return said.at < at; });
+  return frames + static_cast<double>(acknowledgements_.end() - left);
 }
 
 bool TcpSender::MayProbe() const {

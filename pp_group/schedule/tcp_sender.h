@@ -10,6 +10,7 @@
 #include "pp_group/schedule/bbr.h"
 #include "pp_group/schedule/congestion.h"
 #include "pp_group/schedule/frame_loss.h"
+#include "pp_group/schedule/tcp_receiver.h"
 
 namespace longhaul {
 
@@ -27,8 +28,7 @@ struct TcpPath {
 // A TCP connection segment by segment, as Linux sends, repeats and paces: losses are found by times of
 // sending (RACK) and by three segments behind, else by a probe or a timeout; windows fall in proportion.
 // For what wire.cc has no closed form of: paths that lose frames, and BBR. Pure arithmetic and seeded
-// draws: equal calls give equal times. Acknowledgements are not lost (they are cumulative), and every
-// segment has one of its own.
+// draws: equal calls give equal times. Acknowledgements are not lost (they are cumulative).
 class TcpSender {
  public:
   static constexpr double kNotYet = std::numeric_limits<double>::infinity();
@@ -53,15 +53,15 @@ class TcpSender {
   struct Segment {
     double size = 1;
     int64_t sending = -1;  // the last one, of all that the connection sent
-    bool again = false, there = false, told = false, lost = false;        // lost: and not repeated
+    bool again = false, told = false, lost = false;                       // lost: and not repeated
+    bool ends = false;                                                    // a message
     double sent_at = 0, sent_since = 0, told_since = 0, told_before = 0;  // of a delivery rate
     bool application_limited = false;
   };
-  struct Receipt {  // of a frame; of what tells of it
-    double at;
+  struct Frame {
+    double at;  // is there then
     int64_t segment, sending;
-    int64_t until = 0;  // all before it are there
-    bool first = true;  // it was not there before
+    bool ends;
   };
   struct RoundTrip {
     double smoothed = 0, deviation = 0, least = kNotYet, last = 0;
@@ -71,20 +71,22 @@ class TcpSender {
 
   bool Next(double until);
   void Receive();
+  void SendBack();
   void Acknowledge();
-  DeliveryRate Told(const Receipt& receipt);
+  DeliveryRate Told(const TcpAcknowledgement& said);
   void Forget(int64_t until);
   double FindLost();
   void MarkLost(int64_t segment);
   void Recover();
   void Reduce(double told, bool advanced, bool lost_more);
-  void AnswerProbe(const Receipt& receipt);
+  void AnswerProbe(const TcpAcknowledgement& said);
   void Send();
   int64_t ToSend() const;
   void Transmit(int64_t segment);
-  void StampOf(Segment& segment);
+
   void Watch(bool sent);
   void Due();
+  double Waiting() const;
   bool MayProbe() const;
   double ProbeAt() const;
   void Probe();
@@ -99,9 +101,11 @@ class TcpSender {
   std::deque<Message> messages_;
   // Segments first_ to next_ are sent and not all acknowledged, the others are not sent.
   std::deque<Segment> segments_;
-  int64_t first_ = 0, next_ = 0, there_until_ = 0;
-  double under_way_ = 0;                           // segments
-  std::deque<Receipt> frames_, acknowledgements_;  // under way
+  int64_t first_ = 0, next_ = 0;
+  double under_way_ = 0;      // segments
+  std::deque<Frame> frames_;  // under way, and what is said of them
+  std::deque<TcpAcknowledgement> acknowledgements_;
+  TcpReceiver receiver_;
   double path_free_ = 0;
   FrameFates fates_;
 

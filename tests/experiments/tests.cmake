@@ -71,7 +71,8 @@ if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/traffic_test.cc experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
     LIBS longhaul::scale LABELS cpu)
   target_compile_definitions(experiments_train_traffic_test PRIVATE LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs")
-  longhaul_test(experiments/train/simulated_clock_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
+  longhaul_test(experiments/train/simulated_clock_test.cc experiments/train/simulated_kernel_test.cc
+    LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
   longhaul_test(experiments/train/clocked_groups_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
   longhaul_test(experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc
     LIBS longhaul::experiments_traffic LABELS cpu)
@@ -82,13 +83,16 @@ if(LONGHAUL_TORCH)
   add_custom_target(virtual_suites DEPENDS virtual_run netem_virtual_time_test longhaul_commands)
   target_compile_definitions(experiments_train_simulated_clock_test PRIVATE
     LONGHAUL_TEST_PAGE="${PROJECT_SOURCE_DIR}/docs/step-times.md"
+    LONGHAUL_CLOCK_PAIR="${PROJECT_SOURCE_DIR}/experiments/specs/clock-pair.toml"
+    LONGHAUL_TEST_LOSSY="${CMAKE_CURRENT_SOURCE_DIR}/experiments/virtual/lossy.toml"
     LONGHAUL_TWO_CONTINENTS="${PROJECT_SOURCE_DIR}/experiments/specs/two-continents.toml"
     LONGHAUL_TEST_TIMING="${PROJECT_SOURCE_DIR}/docs/results/timing/timing.csv"
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
   longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc
     experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
-    experiments/train/simulated_clock_test.cc experiments/train/clocked_groups_test.cc
+    experiments/train/simulated_clock_test.cc experiments/train/simulated_kernel_test.cc
+    experiments/train/clocked_groups_test.cc
     experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cmath>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -91,17 +92,18 @@ class Way {
 
  private:
   void SendAll() {
-    const std::vector<char> zeros(1 << 16);
+    std::vector<char> bytes(1 << 16);
     while (true) {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return !waiting_.empty(); });
       const std::optional<Tag> tag = waiting_.front();
       lock.unlock();
       if (!tag) break;
-      Send(&*tag, sizeof *tag);
-      for (int64_t left = tag->bytes - static_cast<int64_t>(sizeof *tag); left > 0;) {
-        const auto part = std::min<int64_t>(left, static_cast<int64_t>(zeros.size()));
-        Send(zeros.data(), static_cast<size_t>(part));
+      // With what follows: a segment of its own would be less than a full one.
+      std::memcpy(bytes.data(), &*tag, sizeof *tag);
+      for (int64_t left = tag->bytes; left > 0;) {
+        const auto part = std::min<int64_t>(left, static_cast<int64_t>(bytes.size()));
+        Send(bytes.data(), static_cast<size_t>(part));
         left -= part;
       }
       lock.lock();
@@ -174,6 +176,7 @@ struct Played {
   explicit Played(const RunSpec& s) : spec(s), plan(OuterPlanOf(s)) {}
 
   absl::Status Prepare(const Emulator& emulator);
+  absl::Status ConnectAll(const Emulator& emulator);
   void RunRank(int rank, absl::Time start);
 
   const RunSpec& spec;
@@ -213,17 +216,30 @@ absl::Status Played::Prepare(const Emulator& emulator) {
       message_bytes[{c.direction == Direction::kForward, c.src_rank, c.dst_rank}] = bytes;
     }
   }
+  ended_s.resize(groups * ranks);
+  return ConnectAll(emulator);
+}
+
+// All at once, so that no connection is a round trip older than another.
+absl::Status Played::ConnectAll(const Emulator& emulator) {
   const int workers = groups * ranks;
   for (int i = 0; i < workers; ++i) inboxes.push_back(std::make_unique<Inbox>());
+  std::map<std::pair<int, int>, absl::StatusOr<std::unique_ptr<Way>>> made;
+  std::vector<std::thread> threads;
   for (int from = 0; from < workers; ++from) {
     for (int to = 0; to < workers; ++to) {
       if (from == to || (from / ranks != to / ranks && from % ranks != to % ranks)) continue;
-      auto way = Connect(emulator, from, to, inboxes[to].get());
-      if (!way.ok()) return way.status();
-      ways[{from, to}] = *std::move(way);
+      auto& way = made[{from, to}];
+      threads.emplace_back([this, &emulator, &way, from, to] {
+        way = Connect(emulator, from, to, inboxes[to].get());
+      });
     }
   }
-  ended_s.resize(workers);
+  for (std::thread& thread : threads) thread.join();
+  for (auto& [ends, way] : made) {
+    if (!way.ok()) return way.status();
+    ways[ends] = *std::move(way);
+  }
   return absl::OkStatus();
 }
 

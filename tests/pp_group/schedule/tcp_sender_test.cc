@@ -165,6 +165,57 @@ TEST(TcpSender, EqualKeysGiveEqualTimesAndOthersOthers) {
   EXPECT_NE(there(3), there(4));
 }
 
+// The first ten leave at once. Then two leave every 7 ms, 0.99 x 2.89 x 10 a round trip, but for the first
+// two, which have half of that for the pause before: from 101 ms on, as acknowledgements come.
+TEST(TcpSender, BbrPacesWhatItSends) {
+  TcpConnection c;
+  TcpPath path = Path(10);
+  path.control = CongestionControl::kBbr;
+  const double pair_s = 2 / (0.99 * 739 / 256 * 10 / 0.1);
+  EXPECT_NEAR(Arrives(c, path, 0, 20), 0.101 + 3.5 * pair_s + 0.002 + 0.05, 1e-6);
+}
+
+// Once it has seen what a path delivers it fills it, and a queue of a tenth of the path loses little.
+TEST(TcpSender, BbrFillsAPath) {
+  TcpConnection c;
+  TcpPath path = Path(10);
+  path.control = CongestionControl::kBbr;
+  path.queue_segments = 100;
+  const double warm = Arrives(c, path, 0, 5000);
+  const double s = Arrives(c, path, warm, 20000) - warm;
+  EXPECT_GT(s, 20);
+  EXPECT_LT(s, 20 * 1.1);
+}
+
+// Four segments, and a pause: samples say 4 a round trip or so, and a message of 100 that follows goes at 2.89 of
+// that. A window that was kept would bring it within 151 ms.
+TEST(TcpSender, BbrIsSlowWhereTheProgramLimitsIt) {
+  TcpConnection c;
+  TcpPath path = Path(10);
+  path.control = CongestionControl::kBbr;
+  double ready = 0;
+  for (; ready < 8; ready += 0.15) Arrives(c, path, ready, 4);
+  EXPECT_GT(Arrives(c, path, ready, 100) - ready, 0.3);
+}
+
+// Ten seconds after the round trip was last seen to be least four segments go for 0.2 s: 50 messages of 30
+// segments, 40 ms apart, never leave the path empty, and one of them takes so much longer.
+TEST(TcpSender, BbrLooksForTheRoundTripEveryTenSeconds) {
+  TcpConnection c;
+  TcpPath path = Path(10);
+  path.control = CongestionControl::kBbr;
+  const auto slowest = [&](double from, double to) {
+    double most = 0;
+    for (double ready = from; ready < to; ready += 0.04) {
+      most = std::max(most, Arrives(c, path, ready, 30) - ready);
+    }
+    return most;
+  };
+  slowest(0, 5);
+  const double usual = slowest(5, 9.5);
+  EXPECT_GT(slowest(9.5, 10.5), usual + 0.15);
+}
+
 // A burst of four on average, one frame of a hundred.
 TEST(FrameFates, LoseAsManyAsTheyShallAndInBursts) {
   const auto shares = [](const FrameLoss& loss) {
