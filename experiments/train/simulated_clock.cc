@@ -168,14 +168,17 @@ Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) co
   link.message_bytes = bytes;
   Wire wire = ColdWireOf(link);
   wire.restarts = restarts_;
-  wire.loss.key =
+  uint64_t key =
       FoldSeed({seed_, static_cast<uint64_t>(from_rank), static_cast<uint64_t>(to_rank)});
   // What a group that was started anew loses is drawn anew.
   const uint64_t lives = clock_ == nullptr
                              ? 0
                              : clock_->Returns(static_cast<int>(from_rank / ranks_)) +
                                    clock_->Returns(static_cast<int>(to_rank / ranks_));
-  if (lives > 0) wire.loss.key = FoldSeed({wire.loss.key, lives});
+  if (lives > 0) key = FoldSeed({key, lives});
+  wire.loss.key = key;
+  wire.loss_back = LinkOf(to_rank, from_rank).loss;
+  wire.loss_back.key = FoldSeed({key, 1});
   return wire;
 }
 

@@ -43,6 +43,11 @@ void LossWindow::Grow(double now, double segments) {
     if (segments == 0) return;
   }
   const double each = control_ == CongestionControl::kCubic ? CubicEach(now, segments) : window;
+  // What was counted while more were wanted for one grows by one.
+  if (acknowledged_ >= each) {
+    acknowledged_ = 0;
+    ++window;
+  }
   acknowledged_ += segments;
   const double more = std::floor(acknowledged_ / each);
   acknowledged_ -= more * each;
@@ -73,6 +78,7 @@ void LossWindow::Lose() {
   const bool cubic = control_ == CongestionControl::kCubic;
   most_ = window < most_ ? kMakesRoom * window : window;
   epoch_ = kNone;
+  acknowledged_ = 0;
   threshold = std::max(2.0, std::floor((cubic ? kCubicKeeps : kRenoKeeps) * window));
 }
 

@@ -120,6 +120,7 @@ void TcpSender::Receive() {
 void TcpSender::SendBack() {
   const double leaves = path_.both_ways ? std::max(now_, path_free_) : now_;
   for (TcpAcknowledgement& said : receiver_.Take()) {
+    if (fates_back_.Lost(path_.loss_back)) continue;
     said.at = leaves + path_.delay_s;
     acknowledgements_.push_back(std::move(said));
   }

@@ -19,7 +19,7 @@ struct TcpPath {
   double segment_s = 0, delay_s = 0;  // of a segment before the rate; one way
   double queue_segments = std::numeric_limits<double>::infinity();  // before the rate
   bool both_ways = false;  // the other end sends alike: acknowledgements wait behind as much
-  FrameLoss loss = {};
+  FrameLoss loss = {}, loss_back = {};  // of frames; of acknowledgements
   CongestionControl control = CongestionControl::kReno;
   double first_window = 10;
   bool restarts = false;  // a long pause closes the window (RFC 2861), but not BBR's
@@ -28,7 +28,7 @@ struct TcpPath {
 // A TCP connection segment by segment, as Linux sends, repeats and paces: losses are found by times of
 // sending (RACK) and by three segments behind, else by a probe or a timeout; windows fall in proportion.
 // For what wire.cc has no closed form of: paths that lose frames, and BBR. Pure arithmetic and seeded
-// draws: equal calls give equal times. Acknowledgements are not lost (they are cumulative).
+// draws: equal calls give equal times.
 class TcpSender {
  public:
   static constexpr double kNotYet = std::numeric_limits<double>::infinity();
@@ -107,7 +107,7 @@ class TcpSender {
   std::deque<TcpAcknowledgement> acknowledgements_;
   TcpReceiver receiver_;
   double path_free_ = 0;
-  FrameFates fates_;
+  FrameFates fates_, fates_back_;
 
   int64_t sendings_ = 0, told_sending_ = -1;
   std::deque<std::pair<int64_t, int64_t>> order_;  // segments and sendings, of those not told of

@@ -256,6 +256,7 @@ Sent TakeBySegments(const Wire& wire, double ready, Connection* c) {
                                                .queue_segments = wire.queue_segments,
                                                .both_ways = wire.both_ways,
                                                .loss = wire.loss,
+                                               .loss_back = wire.loss_back,
                                                .control = wire.control,
                                                .first_window = wire.first_window,
                                                .restarts = wire.restarts},

@@ -45,6 +45,7 @@ struct Wire {
   bool whole_buffers = true;  // what a sender hands over at once comes at once; false: by segments
   bool both_ways = false;     // the other end begins to send as much at the same time
   FrameLoss loss = {};        // of frames of a segment
+  FrameLoss loss_back = {};   // of what acknowledges them
   bool BySegments() const { return loss.any() || control == Control::kBbr; }
 };
 

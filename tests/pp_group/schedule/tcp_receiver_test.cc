@@ -68,7 +68,8 @@ TEST(TcpReceiver, HoldsBackWhatIsBehindAHole) {
 
 TEST(TcpReceiver, HasRoomForThreeBlocksTheLastFirst) {
   TcpReceiver receiver = Used();
-  for (const int64_t segment : {17, 19, 21, 23, 25}) receiver.Receive(0.016, segment, segment, false);
+  for (const int64_t segment : {17, 19, 21, 23, 25})
+    receiver.Receive(0.016, segment, segment, false);
   receiver.Due(0.017);
   EXPECT_EQ(receiver.Take().back().blocks, (Blocks{{25, 26}, {23, 24}, {21, 22}}));
   receiver.Receive(0.018, 22, 40, false);  // joins two
