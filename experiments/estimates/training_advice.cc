@@ -41,7 +41,7 @@ void Judge(const std::string& name, const std::vector<double>& off, const std::v
       name, loss.value, interval, with ? "on" : "off", unigram_nat));
 }
 
-// What the clock of simulated links leaves out of these.
+// What the clock of simulated links draws.
 std::vector<std::string> ClockAdvice(const RunSpec& spec) {
   std::vector<std::string> advice;
   const auto links = MeshNamed(spec.net.profile, static_cast<int>(spec.workers()));
@@ -51,11 +51,6 @@ std::vector<std::string> ClockAdvice(const RunSpec& spec) {
         "net.profile = \"{}\" loses packets: which, the simulated clock draws from seed = {}; other "
         "seeds have other times (docs/step-times.md)",
         spec.net.profile, spec.seed));
-  }
-  if (spec.net.congestion_control == "bbr") {
-    advice.push_back(
-        "net.congestion_control = \"bbr\": exchanges between groups that overflow a link's queue take "
-        "a kernel's BBR longer than the simulated clock says (docs/virtual-time.md)");
   }
   return advice;
 }

@@ -34,7 +34,7 @@ double TcpSender::RoundTrip::Timeout() const {
 TcpSender::TcpSender(const TcpPath& path, double now)
     : path_(path),
       now_(now),
-      receiver_(2 * path.delay_s),
+      traffic_(2 * path.delay_s),
       window_(path.control, path.first_window),
       may_send_at_(now) {
   rtt_.Add(2 * path.delay_s);  // of the handshake
@@ -83,17 +83,15 @@ void TcpSender::Finish() {
 }
 
 bool TcpSender::Next(double until) {
-  const double frame = frames_.empty() ? kNotYet : frames_.front().at;
-  const double told = acknowledgements_.empty() ? kNotYet : acknowledgements_.front().at;
-  const double first = std::min({frame, told, paced_at_, timer_at_, receiver_.due()});
+  const double first = std::min({traffic_.due(), traffic_.told_at(), paced_at_, timer_at_});
   if (first > until || first == kNotYet) return false;
   now_ = std::max(now_, first);
-  if (first == frame) {
-    Receive();
-  } else if (first == receiver_.due()) {
-    receiver_.Due(now_);
-    SendBack();
-  } else if (first == told) {
+  if (first == traffic_.due()) {
+    traffic_.Due(path_, now_);
+    for (Message& m : messages_) {
+      if (m.end <= traffic_.until() && m.arrived == kNotYet) m.arrived = now_;
+    }
+  } else if (first == traffic_.told_at()) {
     Acknowledge();
     LetGo();
     Send();
@@ -107,28 +105,8 @@ bool TcpSender::Next(double until) {
   return true;
 }
 
-void TcpSender::Receive() {
-  const Frame frame = frames_.front();
-  frames_.pop_front();
-  receiver_.Receive(now_, frame.segment, frame.sending, frame.ends);
-  for (Message& m : messages_) {
-    if (m.end <= receiver_.until() && m.arrived == kNotYet) m.arrived = now_;
-  }
-  SendBack();
-}
-
-void TcpSender::SendBack() {
-  const double leaves = path_.both_ways ? std::max(now_, path_free_) : now_;
-  for (TcpAcknowledgement& said : receiver_.Take()) {
-    if (fates_back_.Lost(path_.loss_back)) continue;
-    said.at = leaves + path_.delay_s;
-    acknowledgements_.push_back(std::move(said));
-  }
-}
-
 void TcpSender::Acknowledge() {
-  const TcpAcknowledgement said = std::move(acknowledgements_.front());
-  acknowledgements_.pop_front();
+  const TcpAcknowledgement said = traffic_.Take();
   const double under_way_before = under_way_, told_before = told_;
   const bool advanced = said.until > first_;
   const DeliveryRate rate = Told(said);
@@ -349,23 +327,7 @@ void TcpSender::Transmit(int64_t segment) {
   s.told_before = told_;
   s.application_limited = application_limits_ > 0;
   order_.push_back({segment, s.sending});
-  const double begins = std::max(path_free_, now_);
-  if (Waiting() + s.size > path_.queue_segments + kRounding || fates_.Lost(path_.loss)) return;
-  path_free_ = begins + s.size * path_.segment_s;
-  frames_.push_back({path_free_ + path_.delay_s, segment, s.sending, s.ends});
-}
-
-// Frames in the queue before the rate. Where both ends send alike, acknowledgements of the other one's are among
-// them, as many as ours in that one's.
-double TcpSender::Waiting() const {
-  if (path_.segment_s == 0) return 0;
-  const double frames = std::max(0.0, path_free_ - now_) / path_.segment_s;
-  if (!path_.both_ways) return frames;
-  const auto left =
-      std::lower_bound(acknowledgements_.begin(), acknowledgements_.end(),
-                       now_ + path_.delay_s + kRounding * path_.segment_s,
-                       [](const TcpAcknowledgement& said, double at) { return said.at < at; });
-  return frames + static_cast<double>(acknowledgements_.end() - left);
+  traffic_.Send(path_, now_, {0, segment, s.sending, s.ends}, s.size);
 }
 
 bool TcpSender::MayProbe() const {
@@ -430,17 +392,6 @@ void TcpSender::LetGo() {
     if (static_cast<double>(m.end - first_) > buffer_) break;
     if (m.left == kNotYet) m.left = now_;
   }
-}
-
-const std::deque<TcpSender::Message>& TcpConnection::Send(const TcpPath& path, double ready,
-                                                          double segments) {
-  if (!now_) now_.emplace(path, 0.0);
-  if (ahead_ && ahead_->now() <= ready) now_ = std::move(ahead_);
-  now_->AdvanceTo(ready);
-  now_->Write(path, segments);
-  ahead_ = now_;
-  ahead_->Finish();
-  return ahead_->messages();
 }
 
 }  // namespace longhaul

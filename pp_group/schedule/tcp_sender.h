@@ -9,21 +9,9 @@
 
 #include "pp_group/schedule/bbr.h"
 #include "pp_group/schedule/congestion.h"
-#include "pp_group/schedule/frame_loss.h"
-#include "pp_group/schedule/tcp_receiver.h"
+#include "pp_group/schedule/tcp_path.h"
 
 namespace longhaul {
-
-// One direction of a path and what is asked of a connection on it. Seconds; segments of 1448 bytes.
-struct TcpPath {
-  double segment_s = 0, delay_s = 0;  // of a segment before the rate; one way
-  double queue_segments = std::numeric_limits<double>::infinity();  // before the rate
-  bool both_ways = false;  // the other end sends alike: acknowledgements wait behind as much
-  FrameLoss loss = {}, loss_back = {};  // of frames; of acknowledgements
-  CongestionControl control = CongestionControl::kReno;
-  double first_window = 10;
-  bool restarts = false;  // a long pause closes the window (RFC 2861), but not BBR's
-};
 
 // A TCP connection segment by segment, as Linux sends, repeats and paces: losses are found by times of
 // sending (RACK) and by three segments behind, else by a probe or a timeout; windows fall in proportion.
@@ -58,11 +46,6 @@ class TcpSender {
     double sent_at = 0, sent_since = 0, told_since = 0, told_before = 0;  // of a delivery rate
     bool application_limited = false;
   };
-  struct Frame {
-    double at;  // is there then
-    int64_t segment, sending;
-    bool ends;
-  };
   struct RoundTrip {
     double smoothed = 0, deviation = 0, least = kNotYet, last = 0;
     void Add(double s);
@@ -70,8 +53,6 @@ class TcpSender {
   };
 
   bool Next(double until);
-  void Receive();
-  void SendBack();
   void Acknowledge();
   DeliveryRate Told(const TcpAcknowledgement& said);
   void Forget(int64_t until);
@@ -86,7 +67,6 @@ class TcpSender {
 
   void Watch(bool sent);
   void Due();
-  double Waiting() const;
   bool MayProbe() const;
   double ProbeAt() const;
   void Probe();
@@ -102,12 +82,8 @@ class TcpSender {
   // Segments first_ to next_ are sent and not all acknowledged, the others are not sent.
   std::deque<Segment> segments_;
   int64_t first_ = 0, next_ = 0;
-  double under_way_ = 0;      // segments
-  std::deque<Frame> frames_;  // under way, and what is said of them
-  std::deque<TcpAcknowledgement> acknowledgements_;
-  TcpReceiver receiver_;
-  double path_free_ = 0;
-  FrameFates fates_, fates_back_;
+  double under_way_ = 0;  // segments
+  TcpTraffic traffic_;
 
   int64_t sendings_ = 0, told_sending_ = -1;
   std::deque<std::pair<int64_t, int64_t>> order_;  // segments and sendings, of those not told of
@@ -133,20 +109,6 @@ class TcpSender {
   double told_ = 0, told_at_ = 0, told_sent_at_ = 0, application_limits_ = 0;
   std::optional<Bbr> bbr_;
   double paced_at_ = kNotYet, may_send_at_;
-};
-
-// A connection whose messages are asked for one by one: what a message takes, as if none followed it.
-class TcpConnection {
- public:
-  // A message that is ready then, behind those before; returns messages() of the sender, the new one last.
-  // What follows a message may have its losses told of sooner: earlier ones are said anew.
-  const std::deque<TcpSender::Message>& Send(const TcpPath& path, double ready, double segments);
-  const std::deque<TcpSender::Message>& messages() const { return ahead_->messages(); }
-  double window() const { return now_->window(); }
-
- private:
-  std::optional<TcpSender> now_;    // as the last message was written
-  std::optional<TcpSender> ahead_;  // once it is there
 };
 
 }  // namespace longhaul

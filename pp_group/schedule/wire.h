@@ -5,7 +5,7 @@
 
 #include "pp_group/schedule/congestion.h"
 #include "pp_group/schedule/frame_loss.h"
-#include "pp_group/schedule/tcp_sender.h"
+#include "pp_group/schedule/tcp_connection.h"
 
 namespace longhaul {
 

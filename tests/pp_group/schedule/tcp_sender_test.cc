@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "pp_group/schedule/tcp_connection.h"
 #include "pp_group/schedule/wire.h"
 
 namespace longhaul {
