@@ -24,10 +24,10 @@ double TcpTraffic::Waiting(const TcpPath& path, double now) const {
   if (path.segment_s == 0) return 0;
   const double frames = std::max(0.0, path_free_ - now) / path.segment_s;
   if (!path.both_ways) return frames;
-  const auto left = std::lower_bound(
-      acknowledgements_.begin(), acknowledgements_.end(),
-      now + path.delay_s + kSegmentError * path.segment_s,
-      [](const TcpAcknowledgement& said, double at) { return said.at < at; });
+  const auto left =
+      std::lower_bound(acknowledgements_.begin(), acknowledgements_.end(),
+                       now + path.delay_s + kSegmentError * path.segment_s,
+                       [](const TcpAcknowledgement& said, double at) { return said.at < at; });
   return frames + static_cast<double>(acknowledgements_.end() - left);
 }
 
