@@ -116,7 +116,7 @@ function(longhaul_test)
   endif()
   add_test(NAME ${target} COMMAND ${target})
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 120)
+    set(A_TIMEOUT 300)  # of a slow machine with other work; a test that hangs ends, too
   endif()
   # Exit status 77 is "skipped as a whole"; a single GTEST_SKIP prints its reason in the log.
   set_tests_properties(${target} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
