@@ -40,8 +40,11 @@ class ElasticCheckpoints : public ElasticLinks {
     const std::string told = "SELECT 1 FROM steps WHERE step = " + std::to_string(step + 5);
     const pid_t pid = StartLonghaul(arguments, output);
     for (int i = 0; i < 900 && Rows(links(), told).empty(); ++i) usleep(100'000);
+    const std::vector<pid_t> workers = WorkersOf(pid);
     kill(pid, SIGKILL);
     WaitFor(pid, output);
+    // Until the kernel has ended them, too, they train and save.
+    ASSERT_TRUE(Eventually([&] { return !AnyIsThere(workers); }));
     ASSERT_FALSE(Rows(links(), told).empty()) << ReadFile(output);
     RemoveCheckpointsAfter(step, links());
   }
