@@ -45,8 +45,8 @@ absl::StatusOr<SimulatedSteps> SimulatedOf(const Record& record, int64_t run) {
   const auto times = record.Simulated(run);
   if (!times.ok()) return times.status();
   SimulatedSteps steps;
-  std::map<std::pair<int64_t, int64_t>, int64_t>
-      had;  // by group and stage, also of who is lost now
+  // By group and stage, so that bytes of a group that is lost stay in the sum.
+  std::map<std::pair<int64_t, int64_t>, int64_t> had;
   int64_t sum = 0;
   for (const SimulatedRow& t : *times) {  // in the order of steps
     auto& [ended_s, bytes] = steps[t.step];

@@ -27,7 +27,7 @@ std::string ClockedBy(const RunSpec& spec) {
                       c.flops_per_s > 0
                           ? absl::StrFormat("%.4g flops/s at MFU %.3g", c.flops_per_s, c.mfu)
                           : std::string("passes as [compute] says"),
-                      "; without loss, jitter, coding and the outer update");
+                      "; without jitter, coding and the outer update");
 }
 
 // Process groups of every stage, by group, then stage.

@@ -20,10 +20,10 @@ if(LONGHAUL_TORCH)
   longhaul_test(planning/plan_test.cc planning/plan_placement_test.cc planning/plan_quality_test.cc
     LIBS longhaul::planner longhaul::pp_schedule nlohmann_json::nlohmann_json fmt::fmt LABELS cpu)
   target_compile_definitions(planning_plan_test PRIVATE LONGHAUL_TEST_ROOT="${PROJECT_SOURCE_DIR}")
-  longhaul_test(planning/scale_test.cc LIBS longhaul::scale LABELS cpu)
+  longhaul_test(planning/scale_test.cc planning/scale_clock_test.cc LIBS longhaul::scale LABELS cpu)
   target_compile_definitions(planning_scale_test PRIVATE
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
-  longhaul_count_test(planning/scale_closed_test.cc planning/scale_test.cc planning/plan_test.cc
+  longhaul_count_test(planning/scale_closed_test.cc planning/scale_test.cc planning/scale_clock_test.cc planning/plan_test.cc
     planning/plan_placement_test.cc planning/plan_quality_test.cc)
 endif()
