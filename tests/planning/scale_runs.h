@@ -26,7 +26,8 @@ congestion_control = "reno"
 rows = 1
 )";
 
-inline absl::StatusOr<ScaleSpec> Read(const std::string& more, const std::vector<std::string>& sets = {}) {
+inline absl::StatusOr<ScaleSpec> Read(const std::string& more,
+                                      const std::vector<std::string>& sets = {}) {
   absl::StatusOr<TomlValue> root = ParseToml(kRun + more, "run.toml");
   if (!root.ok()) return root.status();
   for (const std::string& set : sets) EXPECT_TRUE(SetByPath(*root, set).ok()) << set;
@@ -39,7 +40,7 @@ struct Simulated {
   ScaleResult result;
 };
 inline Simulated Simulate(const std::string& more, const std::vector<std::string>& sets = {},
-                   uint64_t seed = 1) {
+                          uint64_t seed = 1) {
   auto spec = Read(more, sets);
   EXPECT_TRUE(spec.ok()) << spec.status();
   auto pace = GroupPace::Of(*spec);
