@@ -66,7 +66,8 @@ set(LONGHAUL_QUICK_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 # longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs] [HEADERS name] [JOIN n]): static
 # library longhaul_NAME, alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
-# JOIN: n files are compiled as one unit, for those that spend their time in the same templates.
+# JOIN: n files are compiled as one unit, for those that spend their time in the same templates: a third
+# less for a whole build, and more for a change of one file (-DLONGHAUL_JOIN=TESTS: file by file).
 function(longhaul_library name)
   cmake_parse_arguments(A "" "HEADERS;JOIN" "SRCS;PUBLIC;PRIVATE" ${ARGN})
   add_library(longhaul_${name} STATIC ${A_SRCS})
@@ -79,7 +80,7 @@ function(longhaul_library name)
   if("${A_HEADERS}" STREQUAL "quick")
     target_compile_options(longhaul_${name} PRIVATE ${LONGHAUL_QUICK_OPTIONS})
   endif()
-  if(A_JOIN AND LONGHAUL_JOIN)
+  if(A_JOIN AND LONGHAUL_JOIN AND NOT LONGHAUL_JOIN STREQUAL "TESTS")
     set_target_properties(longhaul_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${A_JOIN})
   endif()
 endfunction()

@@ -97,7 +97,7 @@ def prepare_tree():
     must(["git", "fetch", "--quiet", "origin", "HEAD"], cwd=TREE)
     must(["git", "checkout", "--quiet", "--force", head], cwd=TREE)
     python = os.environ.get("TORCH_PYTHON") or str(TOP / ".venv/bin/python")
-    must(["cmake", "--preset", "release", f"-DTORCH_PYTHON={python}"], cwd=TREE)
+    must(["cmake", "--preset", "release", f"-DTORCH_PYTHON={python}", "-DLONGHAUL_JOIN=TESTS"], cwd=TREE)
     listing = must(["git", "ls-tree", "-r", "HEAD"], cwd=TREE)
     code = [row for row in listing.splitlines() if "\tdocs/" not in row and "\ttests/mutations/" not in row]
     return hashlib.sha256("\n".join(code).encode()).hexdigest()

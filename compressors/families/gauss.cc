@@ -19,7 +19,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kPiece = 1024;  // elements; even, so that pairs of noise are whole
+constexpr size_t kPieceElements = 1024;  // even, so that pairs of noise are whole
 
 // 1/1, 1/3, ... 1/21: artanh's series.
 constexpr auto kOddInverses = [] {
@@ -103,17 +103,17 @@ absl::StatusOr<size_t> GaussCodec::Encode(ConstTensor x, uint64_t seed, CodecSta
   const size_t n = x.shape.elements(), bytes = MaxFrameBytes(x.shape, x.dtype);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   const WideReader reader(x, kernels_);
-  float piece[kPiece];
+  float piece[kPieceElements];
   double squares = 0;
-  for (size_t at = 0; at < n; at += kPiece) {
-    const size_t c = std::min(kPiece, n - at);
+  for (size_t at = 0; at < n; at += kPieceElements) {
+    const size_t c = std::min(kPieceElements, n - at);
     if (!reader.Read(at, c, piece)) return NotFiniteError(name_);
     for (size_t i = 0; i < c; ++i) squares += double{piece[i]} * double{piece[i]};
   }
   const double deviation = std::sqrt(double{nmse_} * (squares / static_cast<double>(n)));
   NoiseStream words(seed, NoisePurpose::kGaussian, 0);
-  for (size_t at = 0; at < n; at += kPiece) {
-    const size_t c = std::min(kPiece, n - at);
+  for (size_t at = 0; at < n; at += kPieceElements) {
+    const size_t c = std::min(kPieceElements, n - at);
     reader.Read(at, c, piece);
     AddNoise(deviation, words, c, piece);
     std::memcpy(frame.data() + kFrameHeaderBytes + sizeof(float) * at, piece, sizeof(float) * c);
@@ -138,9 +138,9 @@ absl::Status GaussCodec::Decode(std::span<const std::byte> frame, CodecState*, T
   }
   if (frame.size() != MaxFrameBytes(x.shape, x.dtype)) return Corrupt("length");
   const NarrowWriter writer(x, kernels_);
-  float piece[kPiece];
-  for (size_t at = 0; at < x.shape.elements(); at += kPiece) {
-    const size_t c = std::min(kPiece, x.shape.elements() - at);
+  float piece[kPieceElements];
+  for (size_t at = 0; at < x.shape.elements(); at += kPieceElements) {
+    const size_t c = std::min(kPieceElements, x.shape.elements() - at);
     std::memcpy(piece, frame.data() + kFrameHeaderBytes + sizeof(float) * at, sizeof(float) * c);
     writer.Write(piece, at, c);
   }

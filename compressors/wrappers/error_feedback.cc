@@ -23,16 +23,16 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kPiece = 2048;  // elements that stay in the nearest cache
+constexpr size_t kCachedElements = 2048;  // that stay in the nearest cache
 
 // Calls visit(at, count) for the pieces of n elements, on the threads that share a tensor.
 template <typename Visit>
 void ForPieces(size_t n, Visit visit) {
-  const Slices slices((n + kPiece - 1) / kPiece, kWorthAThread / kPiece);
+  const Slices slices((n + kCachedElements - 1) / kCachedElements, kWorthAThread / kCachedElements);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
-    const size_t end = std::min(slices.last(slice) * kPiece, n);
-    for (size_t at = slices.first(slice) * kPiece; at < end; at += kPiece) {
-      visit(at, std::min(kPiece, end - at));
+    const size_t end = std::min(slices.last(slice) * kCachedElements, n);
+    for (size_t at = slices.first(slice) * kCachedElements; at < end; at += kCachedElements) {
+      visit(at, std::min(kCachedElements, end - at));
     }
   });
 }
@@ -70,7 +70,7 @@ class ErrorFeedbackCodec final : public CatalogCodec {
 void ErrorFeedbackCodec::AddResidual(ConstTensor x, const float* e, float* sum) const {
   const WideReader reader(x, kernels_);
   ForPieces(x.shape.elements(), [&](size_t at, size_t c) {
-    float buffer[kPiece];
+    float buffer[kCachedElements];
     kernels_.sum_scaled(reader.Peek(at, c, buffer), decay_, e + at, c, sum + at);
   });
 }

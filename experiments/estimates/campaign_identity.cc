@@ -25,7 +25,7 @@ bool SameBits(double a, double b) {
 }
 
 // What two runs have in common, counted into `check`; the answer is the first difference or "".
-struct Pair {
+struct TwoRuns {
   const Record& record;
   const RunRow &run, &reference;
   IdentityCheck& check;
@@ -94,10 +94,10 @@ absl::StatusOr<IdentityCheck> Check(const Record& record, const ArmResult& arm,
       continue;
     }
     ++check.seeds;
-    const Pair pair{record, ours.run, theirs->run, check};
-    absl::StatusOr<std::string> difference = pair.Steps();
+    const TwoRuns runs{record, ours.run, theirs->run, check};
+    absl::StatusOr<std::string> difference = runs.Steps();
     if (!difference.ok()) return difference.status();
-    if (difference->empty()) *difference = pair.HeldOut(ours, *theirs);
+    if (difference->empty()) *difference = runs.HeldOut(ours, *theirs);
     check.identical_seeds += difference->empty();
     if (!difference->empty() && check.first_difference.empty()) {
       check.first_difference = fmt::format("seed {}, {}", ours.run.seed, *difference);

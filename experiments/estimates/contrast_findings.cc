@@ -15,7 +15,7 @@ namespace longhaul {
 namespace {
 
 // Reference, forward and backward codec: what arms of one finding share.
-using Pair = std::tuple<std::string, std::string, std::string>;
+using ArmNames = std::tuple<std::string, std::string, std::string>;
 
 struct ArmPlace {
   std::vector<double> cuts;  // l/L
@@ -53,7 +53,7 @@ class ContrastsOfArms {
   }
 
   void Collect() {
-    std::map<Pair, std::map<double, const ArmResult*>> alone;  // by where the one cut is
+    std::map<ArmNames, std::map<double, const ArmResult*>> alone;  // by where the one cut is
     for (const auto& [arm, spec] : arms_) {
       if (spec.cuts.size() == 1) alone[PairOf(*arm)].emplace(spec.cuts.front(), arm);
     }
@@ -70,7 +70,7 @@ class ContrastsOfArms {
  private:
   using Weighted = std::pair<double, const ArmResult*>;
 
-  static Pair PairOf(const ArmResult& arm) {
+  static ArmNames PairOf(const ArmResult& arm) {
     return {arm.reference, arm.forward_codec, arm.backward_codec};
   }
   static std::string Codecs(const ArmResult& arm) {

@@ -60,7 +60,7 @@ absl::StatusOr<int64_t> CopyRun(sqlite3* db, int64_t from, int64_t experiment) {
 absl::StatusOr<bool> Any(SqliteStatement& query) { return query.Step(); }
 
 // By its own id; a record of before it had one, by who began it when.
-absl::StatusOr<bool> Known(sqlite3* db, int64_t run, int64_t experiment) {
+absl::StatusOr<bool> HasRun(sqlite3* db, int64_t run, int64_t experiment) {
   SqliteStatement query(
       db,
       "SELECT 1 FROM main.runs AS mine JOIN other.runs AS theirs ON theirs.id = ?"
@@ -113,7 +113,7 @@ absl::Status TakeRuns(sqlite3* db, int64_t theirs, int64_t mine, Record::Taken& 
       ++taken.open;
       continue;
     }
-    const absl::StatusOr<bool> known = Known(db, run.id, mine);
+    const absl::StatusOr<bool> known = HasRun(db, run.id, mine);
     if (!known.ok()) return known.status();
     const absl::StatusOr<bool> outcome = *known ? known : HasOutcome(db, run.id, mine);
     if (!outcome.ok()) return outcome.status();

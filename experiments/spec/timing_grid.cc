@@ -68,13 +68,13 @@ std::string ShortProfile(const std::string& profile) {
   return std::filesystem::path(profile).stem().string();
 }
 
-struct Cell {
+struct GridCell {
   const std::string &profile, &codecs, &schedule;
   int64_t stages, groups;
 };
 
-absl::StatusOr<PlannedRun> CellOf(const TomlValue& base, const TomlValue& timing, const Cell& cell,
-                                  const SpecNames& names) {
+absl::StatusOr<PlannedRun> CellOf(const TomlValue& base, const TomlValue& timing,
+                                  const GridCell& cell, const SpecNames& names) {
   TomlValue tree = base;
   const auto [forward, backward] = PairOf(cell.codecs);
   for (const auto& [path, value] :

@@ -99,13 +99,13 @@ std::optional<double> NumberIn(std::string_view text) {
   return value;
 }
 
-struct RateSample {
+struct TraceSample {
   double at_s, mbit;
 };
 
-absl::StatusOr<std::vector<RateSample>> ParseSamples(std::string_view text,
-                                                     const std::string& file) {
-  std::vector<RateSample> samples;
+absl::StatusOr<std::vector<TraceSample>> ParseSamples(std::string_view text,
+                                                      const std::string& file) {
+  std::vector<TraceSample> samples;
   for (size_t number = 1; !text.empty(); ++number) {
     const std::string_view line = TakeLine(text);
     const size_t comma = line.find(',');
@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<RateSample>> ParseSamples(std::string_view text,
 // An opportunity whenever the samples have added up to one more full frame.
 absl::StatusOr<std::shared_ptr<const RateTrace>> FromSamples(std::string_view text,
                                                              const std::string& file) {
-  absl::StatusOr<std::vector<RateSample>> samples = ParseSamples(text, file);
+  absl::StatusOr<std::vector<TraceSample>> samples = ParseSamples(text, file);
   if (!samples.ok()) return samples.status();
   const size_t n = samples->size();
   const double last = n == 1 ? 1 : (*samples)[n - 1].at_s - (*samples)[n - 2].at_s;

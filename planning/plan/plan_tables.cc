@@ -13,7 +13,7 @@
 namespace longhaul::plan {
 namespace {
 
-using json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
 
 struct Unit {
   const char* name;
@@ -223,38 +223,38 @@ CsvRows PlanCsv(const Plan& plan) {
 
 namespace {
 
-json WithEnds(const LnFactor& ln) {
+Json WithEnds(const LnFactor& ln) {
   return {{"value", std::exp(ln.value)}, {"ci", {std::exp(ln.low), std::exp(ln.high)}}};
 }
 
-json RowJson(const Plan& plan, const PlanRow& row) {
+Json RowJson(const Plan& plan, const PlanRow& row) {
   const RunSpec& s = row.choice.spec;
-  json out = {
+  Json out = {
       {"schedule", s.schedule.kind},
       {"chunks", s.schedule.chunks},
       {"stages", s.stages()},
       {"groups", s.outer.groups},
       {"codecs", row.choice.codec},
-      {"algorithm", row.choice.outer_codec.empty() ? json() : json(s.outer.algorithm)},
+      {"algorithm", row.choice.outer_codec.empty() ? Json() : Json(s.outer.algorithm)},
       {"inner_steps", s.outer.inner_steps},
-      {"outer_codec", row.choice.outer_codec.empty() ? json() : json(row.choice.outer_codec)},
+      {"outer_codec", row.choice.outer_codec.empty() ? Json() : Json(row.choice.outer_codec)},
       {"step_s", row.placement.seconds},
       {"least_step_s", row.least_step_s},
       {"placement", {{"exact", row.placement.exact}, {"groups", NodesOf(plan, row)}}},
       {"worker_bytes", row.worker_bytes},
       {"within_memory", row.within},
       {"reference_s", row.reference_s},
-      {"factors", json::array()},
-      {"beyond", json::array()}};
+      {"factors", Json::array()},
+      {"beyond", Json::array()}};
   for (const EtaFactor& f : row.factors) {
-    json factor = WithEnds(f.ln);
+    Json factor = WithEnds(f.ln);
     factor["name"] = f.name;
     out["factors"].push_back(std::move(factor));
   }
   for (const auto& b : row.beyond) {
     out["beyond"].push_back({{"what", ToString(b.what)}, {"how", b.how}});
   }
-  out["time_s"] = row.unknown.empty() ? WithEnds(row.ln_time) : json();
+  out["time_s"] = row.unknown.empty() ? WithEnds(row.ln_time) : Json();
   if (!row.unknown.empty()) out["unknown"] = row.unknown;
   return out;
 }
@@ -262,13 +262,13 @@ json RowJson(const Plan& plan, const PlanRow& row) {
 }  // namespace
 
 std::string PlanJson(const Plan& plan, const std::string& next) {
-  json out = {{"schema", "longhaul.plan/1"},
+  Json out = {{"schema", "longhaul.plan/1"},
               {"target_loss_nat", plan.spec.target_loss_nat},
               {"links", plan.spec.links},
               {"reference_tokens", WithEnds(plan.ln_reference_tokens)},
               {"clock_error", kClockError},
-              {"rows", json::array()},
-              {"left_out", json::array()},
+              {"rows", Json::array()},
+              {"left_out", Json::array()},
               {"verdict", nullptr},
               {"next", next}};
   for (const PlanRow& row : plan.rows) out["rows"].push_back(RowJson(plan, row));
@@ -276,9 +276,9 @@ std::string PlanJson(const Plan& plan, const std::string& next) {
     out["left_out"].push_back({{"what", left.what}, {"why", left.why}});
   }
   if (plan.verdict) {
-    json verdict = {{"second_over_first", WithEnds(plan.verdict->ln_ratio)},
+    Json verdict = {{"second_over_first", WithEnds(plan.verdict->ln_ratio)},
                     {"first_wins", plan.verdict->first_wins},
-                    {"shares", json::array()}};
+                    {"shares", Json::array()}};
     for (const Verdict::Share& s : plan.verdict->shares) {
       verdict["shares"].push_back({{"name", s.name}, {"row", s.row + 1}, {"share", s.share}});
     }

@@ -10,11 +10,11 @@ namespace {
 
 constexpr size_t kKeptSamples = 4096;  // of a group whose samples nobody takes
 
-constexpr std::string_view kRaw = "none";
+constexpr std::string_view kNoCodec = "none";
 
 // A list of names with one more, unless it has it.
 std::string WithCodec(const std::string& names, const std::string& codec) {
-  if (names == kRaw) return codec;
+  if (names == kNoCodec) return codec;
   const bool there = (", " + names + ", ").find(", " + codec + ", ") != std::string::npos;
   return there ? names : names + ", " + codec;
 }
@@ -34,7 +34,7 @@ std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& 
       continue;
     }
     CrossingCounters& total = *found;
-    if (row.codec != kRaw) total.codec = WithCodec(total.codec, row.codec);
+    if (row.codec != kNoCodec) total.codec = WithCodec(total.codec, row.codec);
     total.tensors += row.tensors;
     total.elements += row.elements;
     total.payload_bytes += row.payload_bytes;
@@ -84,7 +84,7 @@ CrossingCounters& CounterTable::Row(int peer, Direction direction, std::string_v
   if (fresh) {
     row.peer = peer;
     row.sent = direction == Direction::kSent;
-    row.codec = codec.empty() ? kRaw : codec;
+    row.codec = codec.empty() ? kNoCodec : codec;
     row.kind = kind;
   }
   return row;
@@ -145,7 +145,7 @@ int64_t CounterTable::LongestOfShort() const {
   const std::lock_guard lock(mu_);
   const auto encoded = [](const auto& entry) {
     const CrossingCounters& row = entry.second;
-    return row.codec != kRaw && row.tensors + row.collective_messages > 0;
+    return row.codec != kNoCodec && row.tensors + row.collective_messages > 0;
   };
   return std::any_of(rows_.begin(), rows_.end(), encoded) ? 0 : longest_of_short_;
 }

@@ -103,7 +103,7 @@ if(LONGHAUL_FUZZERS)
     block_arms campaign campaign_blocks campaign_plan timing_grid
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
-  longhaul_library(fuzzed_specs HEADERS base JOIN 6 SRCS ${specs}
+  longhaul_library(fuzzed_specs HEADERS base JOIN 12 SRCS ${specs}
     ${PROJECT_SOURCE_DIR}/experiments/record/record_names.cc ${PROJECT_SOURCE_DIR}/experiments/record/file_contents.cc
     PUBLIC absl::statusor fmt::fmt
     PRIVATE longhaul::compressors longhaul::pp_schedule longhaul::sha256 longhaul_fuzzed_links)
