@@ -13,6 +13,7 @@
 
 #include "netem/topology/queue_limits.h"
 #include "netem/topology/text_file.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 namespace {
@@ -20,16 +21,10 @@ namespace {
 constexpr int64_t kMaxFileBytes = 32 << 20;
 constexpr uint32_t kMaxTimeMs = 86'400'000;  // a day
 constexpr int64_t kNsPerMs = 1'000'000;
+constexpr size_t kShownBytes = 27;  // of a line that is no number
 
 absl::Status Bad(const std::string& file, size_t line, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format("{}:{}: {}", file, line, why));
-}
-
-// What stands in a line that is no number, fit to be shown.
-std::string Shown(std::string_view line) {
-  std::string text;
-  for (char c : line.substr(0, 24)) text += c >= ' ' && c <= '~' ? c : '?';
-  return line.size() > 24 ? text + ".." : text;
 }
 
 absl::StatusOr<std::string> ReadBounded(const std::string& file) {
@@ -113,7 +108,8 @@ absl::StatusOr<std::vector<TraceSample>> ParseSamples(std::string_view text,
     const auto mbit = comma == line.npos ? std::nullopt : NumberIn(line.substr(comma + 1));
     if (!at && !mbit && number == 1 && comma != line.npos) continue;  // "seconds, Mbit/s"
     if (!at || !mbit) {
-      return Bad(file, number, fmt::format("'{}': want 'seconds, Mbit/s'", Shown(line)));
+      return Bad(file, number,
+                 fmt::format("'{}': want 'seconds, Mbit/s'", Shown(line, kShownBytes)));
     }
     // Also false for what is no number.
     const bool rate_fits = *mbit >= 0 && *mbit <= kMaxMbit;
@@ -186,12 +182,14 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), ms);
     const bool huge = error == std::errc::result_out_of_range || ms > kMaxTimeMs;
     if (error == std::errc::invalid_argument || end != line.data() + line.size()) {
-      return Bad(file, number,
-                 fmt::format("'{}': want one whole number of milliseconds", Shown(line)));
+      return Bad(
+          file, number,
+          fmt::format("'{}': want one whole number of milliseconds", Shown(line, kShownBytes)));
     }
     if (huge) {
-      return Bad(file, number,
-                 fmt::format("'{}': want at most {} ms, a day", Shown(line), kMaxTimeMs));
+      return Bad(
+          file, number,
+          fmt::format("'{}': want at most {} ms, a day", Shown(line, kShownBytes), kMaxTimeMs));
     }
     if (!trace->opportunities_ms.empty() && ms < trace->opportunities_ms.back()) {
       return Bad(file, number,

@@ -76,6 +76,7 @@ TEST(RateTrace, SamplesThatAreNoneAreRefusedWithTheirLine) {
            {"0,5\n1;6\n", "t:2: '1;6': want 'seconds, Mbit/s'"},
            {"0,5\n1\n", "t:2: '1': want"},
            {"0,5\n\n", "t:2: '': want"},
+           {"0,5\n\x01;\n", "t:2: '\\x01;': want"},
            {"0,-1\n", "t:1: -1 Mbit/s: want 0 to"},
            {"0,1e7\n", "t:1: 10000000 Mbit/s: want 0 to"},
            {"0,nan\n", "t:1: nan Mbit/s"},

@@ -70,7 +70,7 @@ if(LONGHAUL_FUZZERS)
     topology/toml_tree topology/table_reader topology/toml_paths
     topology/topology_named topology/rate_trace queues/codel queues/fq_codel_queue queues/queued_stage)
   list(TRANSFORM links REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/netem/\\1.cc")
-  longhaul_library(fuzzed_links HEADERS base JOIN 12 SRCS ${links}
+  longhaul_library(fuzzed_links HEADERS base JOIN 6 SRCS ${links}
     PUBLIC absl::statusor absl::time fmt::fmt)
 endif()
 longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul_fuzzed_links)
