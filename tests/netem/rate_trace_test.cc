@@ -96,7 +96,7 @@ TEST(RateTrace, WhatIsNoTraceIsRefusedWithItsLine) {
            {"-3\n", "t:1: '-3': want one whole number"},
            {"1\n2.5\n", "t:2: '2.5': want one whole number"},
            {"1\n\n2\n", "t:2: '': want one whole number"},
-           {"1\r\r\n", "t:1: '1?': want one whole number"},
+           {"1\r\r\n", "t:1: '1\\x0d': want one whole number"},
            {" 1\n", "t:1: ' 1': want one whole number"},
            {"1 2\n", "t:1: '1 2': want"},
            {"86400001\n", "t:1: '86400001': want at most 86400000 ms"},
