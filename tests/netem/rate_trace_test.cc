@@ -105,7 +105,7 @@ TEST(RateTrace, WhatIsNoTraceIsRefusedWithItsLine) {
            {std::string("\x7f"
                         "ELF\0\1",
                         6),
-            "ELF?\?': want one whole number"}}) {
+            "ELF\\x00\\x01': want one whole number"}}) {
     const auto trace = ParseRateTrace(text, "t");
     EXPECT_EQ(trace.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(trace.status().message()), HasSubstr(says));
