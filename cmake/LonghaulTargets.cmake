@@ -66,7 +66,7 @@ set(LONGHAUL_QUICK_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 # longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs] [HEADERS name] [JOIN n]): static
 # library longhaul_NAME, alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
-# JOIN: n files are compiled as one unit, for those that spend their time in the same templates: a third
+# JOIN: n files are compiled as one unit, for those that spend their time in the same templates: a quarter
 # less for a whole build, and more for a change of one file (-DLONGHAUL_JOIN=TESTS: file by file).
 function(longhaul_library name)
   cmake_parse_arguments(A "" "HEADERS;JOIN" "SRCS;PUBLIC;PRIVATE" ${ARGN})

@@ -21,10 +21,14 @@ int main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "--help";
   const auto is_first = [&](const CLI::App* command) { return command->get_name() == first; };
   if (!first.starts_with("-") && app.get_subcommands(is_first).empty()) {
+    std::string built;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      built += (built.empty() ? "" : ", ") + command->get_name();
+    }
     fmt::print(stderr,
-               "longhaul: '{}' is not among the commands that `make demo` builds; `make build` "
-               "builds them all\n",
-               first);
+               "longhaul: '{}' is not among the commands that `make demo` builds ({}); `make "
+               "build` builds them all\n",
+               first, built);
     return 2;
   }
   return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);
