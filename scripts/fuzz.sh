@@ -34,7 +34,7 @@ if [ -z "$clang" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*,
   exit 77
 fi
 
-# The tests that run beside it come first (nice).
+# The tests that run beside it come first, but not by so much that it waits for them all (nice).
 mkdir -p "$build"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-g1 -DCMAKE_C_COMPILER="${clang/++/}" \
   -DCMAKE_CXX_COMPILER="$clang" -DLONGHAUL_SANITIZER=asan -DLONGHAUL_FUZZERS=ON \
@@ -45,7 +45,7 @@ if [ -d "$build/fuzzers" ]; then
   find "$build/fuzzers" -type l -delete
   rm -f "$build/fuzzers/compressors_decoder_fuzz"
 fi
-nice cmake --build "$build" --target fuzzers >"$build/build.log" 2>&1 ||
+nice -n 3 cmake --build "$build" --target fuzzers >"$build/build.log" 2>&1 ||
   { tail -n 60 "$build/build.log"; exit 1; }
 cd "$build/fuzzers"
 for fuzzer in *_fuzz; do

@@ -221,7 +221,7 @@ TEST_F(NetCommand, BadTracesAreNamedWithTheirLine) {
   };
   for (const auto& [figures, says] : std::vector<std::pair<std::string, std::string>>{
            {"rate_trace = 'late.trace'", "late.trace:2: 4 ms comes after 5 ms"},
-           {"rate_trace = 'binary.trace'", "binary.trace:1: '?ELF"},
+           {"rate_trace = 'binary.trace'", "binary.trace:1: '\\x7fELF"},
            {"rate_trace = 'zero.trace'", "zero.trace:2: the last time is 0 ms"},
            {"rate_trace = 'empty.trace'", "empty.trace:1: an empty rate trace"},
            {"rate_trace = 'gone.trace'", "bad.toml:7: "},
