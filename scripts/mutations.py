@@ -109,8 +109,7 @@ def targets_of(test, known):
     for name in (test, f"netem_{guest.group(1)}_test" if guest else ""):
         if name in known:
             return [name]
-    of_python = test.startswith(("backend_python_", "importing_"))
-    return ["longhaul_everything_but_tests"] if of_python else []
+    return ["longhaul_everything_but_tests"]  # scripts, which start programs and Python that we built
 
 
 def build_and_test(test, known):
