@@ -7,7 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -69,10 +72,21 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
+// "; did you mean 'measure'?" where one of `names` is two edits or fewer from what was typed, else "".
+std::string Nearest(const std::string& typed, const std::vector<std::string>& names) {
+  constexpr size_t kMostEdits = 2;
+  const auto near = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return EditDistance(typed, a) < EditDistance(typed, b);
+  });
+  if (near == names.end() || EditDistance(typed, *near) > kMostEdits) return "";
+  return fmt::format("; did you mean '{}'?", *near);
+}
+
+constexpr size_t kShownBytes = 64;  // of a word that nobody knows
+
 // The parser says of an unknown command only that one is required. "": the words name commands that
 // are there, or begin with an option, or `app` has no commands.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& words) {
-  constexpr size_t kMostEdits = 2, kShownBytes = 64;
   const CLI::App* at = &app;
   std::string before = "longhaul";
   for (const std::string& word : words) {
@@ -88,13 +102,10 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
     }
     if (at->get_require_subcommand_min() == 0) return "";  // such as codecs, which takes names too
     const std::string shown = word.substr(0, kShownBytes);
-    const CLI::App* const near = *std::min_element(
-        commands.begin(), commands.end(), [&](const CLI::App* a, const CLI::App* b) {
-          return EditDistance(shown, a->get_name()) < EditDistance(shown, b->get_name());
-        });
-    const bool close = EditDistance(shown, near->get_name()) <= kMostEdits;
+    std::vector<std::string> names;
+    for (const CLI::App* command : commands) names.push_back(command->get_name());
     return fmt::format("longhaul: unknown command '{}'{}; {} --help lists them\n", shown,
-                       close ? fmt::format("; did you mean '{}'?", near->get_name()) : "", before);
+                       Nearest(shown, names), before);
   }
   return "";
 }
@@ -137,19 +148,36 @@ void CheckNumbers(CLI::App* app) {
   }
 }
 
-// The command that was being read, as it is typed.
-std::string CommandOf(const CLI::App& app) {
+// The command that was being read, as it is typed, and what the parser knows of it.
+std::pair<std::string, const CLI::App*> CommandOf(const CLI::App& app) {
   std::string words = "longhaul";
-  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
     at = at->get_subcommands().front();
     words += " " + at->get_name();
   }
-  return words;
+  return {words, at};
+}
+
+// The parser lists what it does not know from the last to the first.
+std::string NotExpected(const CLI::App& app, const CLI::App& command) {
+  const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+  if (left.empty()) return "an argument was not expected";
+  const std::string first = left.front().substr(0, std::min(left.front().find('='), kShownBytes));
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (first.starts_with("--" + name.substr(0, 1))) options.push_back("--" + name);
+    }
+  }
+  const bool is_option = first.starts_with("-");
+  return fmt::format("{} '{}'{}", is_option ? "unknown option" : "not expected:", first,
+                     is_option ? Nearest(first, options) : "");
 }
 
 // What the parser says, in one line as every other error.
-int Refuse(const CLI::ParseError& e, const std::string& command) {
-  std::string what = e.what();
+int Refuse(const std::string& said, const std::string& command) {
+  std::string what = said;
   std::replace(what.begin(), what.end(), '\n', ' ');
   fmt::print(stderr, "longhaul: {}; {} --help says what there is\n", what, command);
   return 2;
@@ -166,7 +194,10 @@ int Parse(CLI::App& app, std::vector<std::string> words, const int* exit_status)
   try {
     app.parse(words);
   } catch (const CLI::ParseError& e) {
-    return e.get_exit_code() == 0 ? app.exit(e) : Refuse(e, CommandOf(app));
+    if (e.get_exit_code() == 0) return app.exit(e);
+    const auto [words_of, command] = CommandOf(app);
+    const bool extra = dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr;
+    return Refuse(extra ? NotExpected(app, *command) : e.what(), words_of);
   } catch (const std::system_error&) {
     // fmt throws where a stream takes no more. On stdout this is told below; anything else is not
     // ours to explain.

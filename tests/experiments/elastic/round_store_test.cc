@@ -46,6 +46,15 @@ TEST_F(Rounds, WhoIsDoneMeetsAndTheFirstAnswerStands) {
   EXPECT_EQ(Meets(), "0:0 1:0 2:1|");
 }
 
+// Who looks later sees more, and must not believe its own eyes: two ranks would meet different groups.
+TEST_F(Rounds, WhoLooksLaterTakesTheFirstAnswerToo) {
+  Done(0);
+  Done(1);
+  EXPECT_EQ(Meets(), "0:0 1:0|");
+  Done(2);
+  EXPECT_EQ(Meets(absl::Minutes(1)), "0:0 1:0|");
+}
+
 TEST_F(Rounds, WhoIsDownJoinsInItsNextLifeAndWhoIsLateIsLeftOut) {
   Done(0);
   Down(1, 0);
