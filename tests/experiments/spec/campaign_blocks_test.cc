@@ -310,13 +310,15 @@ TEST(CampaignBlocks, LocalBatchCellsStandAgainstDataParallelOverTheirOwnBatch) {
   EXPECT_EQ(TokensPerStep(cell.spec), TokensPerStep(dp.spec));
 }
 
+// The warm-up too would follow the batch: here both have the same, and the batch alone differs.
 TEST(CampaignBlocks, DataParallelOverAnotherBatchIsNoReference) {
   const std::string dp =
       "[[arm]]\nname = \"dp\"\nstages = 1\nforward = \"none\"\nbackward = \"none\"\n"
-      "outer.groups = 2\nouter.algorithm = \"dp\"\nouter.codec = \"none\"\n";
+      "outer.groups = 2\nouter.algorithm = \"dp\"\nouter.codec = \"none\"\ntrain.warmup_steps = 5\n";
   const std::string cell =
       "[[arm]]\nname = \"cell\"\nstages = 1\nforward = \"none\"\nbackward = \"none\"\n"
-      "outer.groups = 4\nouter.inner_steps = 10\nouter.codec = \"none\"\nreference = \"dp\"\n";
+      "outer.groups = 4\nouter.inner_steps = 10\nouter.codec = \"none\"\ntrain.warmup_steps = 5\n"
+      "reference = \"dp\"\n";
   EXPECT_THAT(Error(File("tier = \"smoke\"", dp + cell)),
               HasSubstr("is arm 'dp', which differs in more than stages and codecs"));
 }
