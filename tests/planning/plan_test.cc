@@ -131,6 +131,18 @@ TEST_F(PlanTest, ACodecTradesTokensForSeconds) {
   EXPECT_THAT(NextText(slow, "s.toml"), HasSubstr("nothing; the first two are told apart"));
 }
 
+// What one codec costs is the same guess in both rows: measuring it would not tell them apart.
+TEST_F(PlanTest, WhatBothChoicesLoseDoesNotDecideBetweenThem) {
+  const Plan plan =
+      Make({"plan.schedules=[\"gpipe\", \"1f1b\"]", "plan.codecs=[\"int8-b64 / int8-b64\"]",
+            "plan.links=" + Links({"x", "y"}, 100, 65)});
+  ASSERT_EQ(plan.rows.size(), 2u);
+  for (const PlanRow& row : plan.rows) EXPECT_EQ(row.factors.size(), 1u);
+  ASSERT_TRUE(plan.verdict);
+  ASSERT_EQ(plan.verdict->shares.size(), 1u);
+  EXPECT_EQ(plan.verdict->shares[0].name, kClockName);
+}
+
 TEST_F(PlanTest, WhatDecidesIsNamedWithACampaignThatMeasuresIt) {
   // A codec that lies between two others, at -0.2 [-0.5, 0]: 0.2 and the clock's 0.1 in quadrature.
   const Plan plan =
