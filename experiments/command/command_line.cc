@@ -159,20 +159,21 @@ std::pair<std::string, const CLI::App*> CommandOf(const CLI::App& app) {
   return {words, at};
 }
 
-// The parser lists what it does not know from the last to the first.
+// The first word that was not expected: an option as its name alone, with the nearest of `command`. The
+// parser's own text has them from the last to the first.
 std::string NotExpected(const CLI::App& app, const CLI::App& command) {
   const std::vector<std::string> left = app.remaining(/*recurse=*/true);
   if (left.empty()) return "an argument was not expected";
-  const std::string first = left.front().substr(0, std::min(left.front().find('='), kShownBytes));
-  std::vector<std::string> options;
+  const std::string first = left.front().substr(0, kShownBytes);
+  if (!first.starts_with("-")) return fmt::format("not expected: '{}'", first);
+  const std::string name = first.substr(0, first.find('='));
+  std::vector<std::string> options;  // a mistyped one begins as it should
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      if (first.starts_with("--" + name.substr(0, 1))) options.push_back("--" + name);
+    for (const std::string& known : option->get_lnames()) {
+      if (name.starts_with("--" + known.substr(0, 1))) options.push_back("--" + known);
     }
   }
-  const bool is_option = first.starts_with("-");
-  return fmt::format("{} '{}'{}", is_option ? "unknown option" : "not expected:", first,
-                     is_option ? Nearest(first, options) : "");
+  return fmt::format("unknown option '{}'{}", name, Nearest(name, options));
 }
 
 // What the parser says, in one line as every other error.
@@ -195,9 +196,9 @@ int Parse(CLI::App& app, std::vector<std::string> words, const int* exit_status)
     app.parse(words);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);
-    const auto [words_of, command] = CommandOf(app);
+    const auto [typed, command] = CommandOf(app);
     const bool extra = dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr;
-    return Refuse(extra ? NotExpected(app, *command) : e.what(), words_of);
+    return Refuse(extra ? NotExpected(app, *command) : e.what(), typed);
   } catch (const std::system_error&) {
     // fmt throws where a stream takes no more. On stdout this is told below; anything else is not
     // ours to explain.

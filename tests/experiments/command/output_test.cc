@@ -221,6 +221,8 @@ TEST_F(Output, AnUnknownCommandIsNamedWithTheNearest) {
         {"run a.toml --result x",
          "longhaul: unknown option '--result'; did you mean '--results'?; "
          "longhaul run --help says what there is\n"},
+        {"run a.toml --result=x", "unknown option '--result'; did you mean '--results'?; "},
+        {"run a.toml b=c", "longhaul: not expected: 'b=c'; longhaul run --help"},
         {"run a.toml --out x", "unknown option '--out'; longhaul run --help"},
         {"run a.toml b.toml c", "longhaul: not expected: 'b.toml'; longhaul run --help"}}) {
     const CommandResult run = Stdout(words);
