@@ -28,7 +28,7 @@ rm -rf "${folder:?}"
 mkdir -p "$folder"/{bench,lib,python,tests,ucx}
 put() { strip -o "$folder/$1" "$build/$1"; }
 for program in longhaul longhaul-engine longhaul-weights bench/cuda_codecs_bench \
-  tests/{stage_hash,backend_work_test,compressors_cuda_gpu_test,pp_group_{device,aten_stage,models_golden}_test}; do put "$program"; done
+  tests/{stage_hash,backend_work_test,compressors_cuda_gpu_test,pp_group_{device,engines_aten_stage,models_models_golden}_test}; do put "$program"; done
 cp -rL "$build/python/longhaul" "$folder/python/"
 rm -r "$folder/python/longhaul/bin"  # the command lies at the top
 for module in "$folder"/python/longhaul/*.so; do strip "$module"; done
