@@ -1,6 +1,7 @@
 #include "experiments/estimates/interval.h"
 
 #include <algorithm>
+#include <boost/math/distributions/fisher_f.hpp>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -97,6 +98,10 @@ double TQuantile(double p, double df) {
 
 double TwoSidedP(double t, double df) {
   return 2 * boost::math::cdf(boost::math::complement(boost::math::students_t(df), std::abs(t)));
+}
+
+double FTail(double f, double df1, double df2) {
+  return boost::math::cdf(boost::math::complement(boost::math::fisher_f(df1, df2), f));
 }
 
 double DetectableEffect(int n) {

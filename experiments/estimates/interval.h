@@ -13,6 +13,9 @@ double TQuantile(double p, double df);
 // P(|T| >= |t|): of a two-sided t test. df >= 1.
 double TwoSidedP(double t, double df);
 
+// P(F >= f) of Fisher's F. f >= 0, both degrees >= 1.
+double FTail(double f, double df1, double df2);
+
 // Smallest true mean difference, in units of the standard deviation of the paired differences, that
 // a two-sided 5 % t test over n pairs finds with 80 % power: exact, by the noncentral t. n >= 2.
 // The normal shortcut 2.8/sqrt(n) is half of it at n = 3.

@@ -216,6 +216,13 @@ absl::StatusOr<PriceLaw> FitPriceLaw(std::span<const PricePoint> points) {
     if (!theta.ok()) return theta.status();
     law.moved.push_back(*std::move(theta));
   }
+  law.freedom = points.size() - law.terms.size();
+  if (law.freedom == 0) return law;
+  size_t fewest = points[0].without.size();
+  for (const PricePoint& p : points) fewest = std::min(fewest, p.without.size());
+  for (const double z : law.z) law.misfit += z * z / static_cast<double>(law.freedom);
+  law.p_misfit =
+      FTail(law.misfit, static_cast<double>(law.freedom), static_cast<double>(fewest - 1));
   return law;
 }
 
@@ -236,6 +243,12 @@ Measured OfLaw(const PriceLaw& law, const std::function<double(std::span<const d
   const double t = satterthwaite > 0
                        ? TQuantile((1 + level) / 2, variance * variance / satterthwaite)
                        : NormalQuantile((1 + level) / 2);
+  if (law.Refused()) {
+    const double wide = TQuantile((1 + level) / 2, static_cast<double>(law.freedom)) *
+                        std::sqrt(law.misfit * (variance + own));
+    out.interval = Interval{out.value - wide, out.value + wide, level, "jackknife, t, misfit"};
+    return out;
+  }
   const double half =
       std::hypot(t * std::sqrt(variance), NormalQuantile((1 + level) / 2) * std::sqrt(own));
   out.interval = Interval{out.value - half, out.value + half, level, "jackknife, t"};

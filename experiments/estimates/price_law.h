@@ -52,6 +52,14 @@ struct PriceLaw {
   std::vector<std::vector<std::vector<double>>> without;  // [cell][seed]
   std::vector<std::vector<double>> moved;                 // [point]
   std::vector<double> z;  // [point]: (measured - fitted) / the point's own standard error
+  // Do the points lie on the law? The sum of z^2 over the degrees of freedom that the terms leave, and
+  // how often chance alone makes it as large: by F with the degrees of the cell with the fewest seeds.
+  size_t freedom = 0;  // 0: as many terms as points, nothing is tried
+  double misfit = 0, p_misfit = 1;
+
+  // The points do not lie on it: it foretells nothing, and no exponent of it is a law.
+  bool Refused() const { return p_misfit < kRefused; }
+  static constexpr double kRefused = 0.001;
 
   bool Has(PriceTerm term) const;
   double At(std::span<const double> theta, const PricePlace& place) const;
@@ -63,7 +71,9 @@ struct PriceLaw {
 absl::StatusOr<PriceLaw> FitPriceLaw(std::span<const PricePoint> points);
 
 // f of the fit with its interval: the jackknife over the seeds of every cell, cells being
-// independent; t with Satterthwaite's degrees of freedom, and in quadrature the points' own errors.
+// independent; t with Satterthwaite's degrees of freedom, and in quadrature the points' own errors. Of
+// a refused law it is wider by the root of its misfit, with t of `freedom`: how far the points are
+// from the law is the only measure of how far it is from others.
 Measured OfLaw(const PriceLaw& law, const std::function<double(std::span<const double>)>& f,
                double level = 0.95);
 Measured TermOf(const PriceLaw& law, PriceTerm term, double level = 0.95);

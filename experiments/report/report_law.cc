@@ -70,8 +70,20 @@ std::string TransferText(const ArmLaw& law) {
   if (!law.law) return law.note;
   if (!law.law->Has(PriceTerm::kSize)) return "one size: no exponent in N";
   const std::string_view transfer = law.loss ? "loss transfer" : "token transfer";
+  // No exponent is the law with one of 0.
+  if (law.law->Refused()) return fmt::format("{}: refuted, as is every power of N", transfer);
   return fmt::format("{}: {}", transfer,
                      Excludes0(TermOf(*law.law, PriceTerm::kSize)) ? "refuted" : "not refuted");
+}
+
+// Empty where the points may lie on the law.
+std::string MisfitText(const ArmLaw& law) {
+  if (!law.law || !law.law->Refused()) return "";
+  return fmt::format(
+      "{}, {}: the points do not lie on this law (z^2 {:.3g} a degree of freedom, {} of them, p {:.1g}): its "
+      "intervals are wider by {:.3g} and t of so few degrees; it foretells nothing\n",
+      NameOf(law), WhatOf(law), law.law->misfit, law.law->freedom, law.law->p_misfit,
+      std::sqrt(law.law->misfit));
 }
 
 // An aim's arm is that of the largest cell that has one of its name.
@@ -176,6 +188,7 @@ std::string LawText(const LawReport& report) {
     }
   }
   text += GridText(ExponentsTable(report));
+  for (const ArmLaw& law : report.laws) text += MisfitText(law);
   if (report.aims.empty()) return text;
   return text + "\nForetold (95 % of where the law is; a campaign's own error comes on top):\n" +
          GridText(AimsTable(report));
@@ -197,8 +210,11 @@ CsvRows LawTermsCsv(const LawReport& report) {
       add(ToString(term), TermOf(*law.law, term),
           term != PriceTerm::kLnA
               ? Cell::None()
-              : fmt::format("at N {:.6g}, D/N {:.4g}, eps {:.4g}", law.law->centre_parameters,
-                            law.law->centre_ratio, law.law->centre_eps));
+              : fmt::format("at N {:.6g}, D/N {:.4g}, eps {:.4g}{}", law.law->centre_parameters,
+                            law.law->centre_ratio, law.law->centre_eps,
+                            law.law->Refused()
+                                ? fmt::format("; refused: p {:.1g}", law.law->p_misfit)
+                                : ""));
     }
   }
   return CsvRowsOf(table);

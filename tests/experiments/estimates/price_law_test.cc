@@ -151,6 +151,46 @@ TEST(PriceLaw, IntervalsHoldTheLawAsOftenAsTheySay) {
   }
 }
 
+// Drawn from the law it is all but never refused; with a bend in it, that no power of N has, it is.
+// Its intervals then say how far the points are from it.
+TEST(PriceLaw, PointsThatDoNotLieOnTheLawRefuseIt) {
+  std::mt19937_64 random(9);
+  constexpr int kDraws = 400;
+  int refused = 0;
+  for (int i = 0; i < kDraws; ++i) refused += FitPriceLaw(Draw(random, 0.10, 0.12))->Refused();
+  EXPECT_LE(refused, 0.01 * kDraws);
+
+  // By hand: x 0.4, 0.4 and 0.8 at N 1, 4 and 16 times 1e5, each with a standard error of 0.01. Least squares of
+  // A 4^(a i) (equal weights): a in [0.3, 0.6], and points 0.1 away from it.
+  std::vector<PricePoint> bent;
+  for (const auto& [n, x] : {std::pair(1e5, 0.4), {4e5, 0.4}, {16e5, 0.8}}) {
+    const double s = 0.01 * std::sqrt(3.0);
+    PricePoint p{bent.size(), n, 20 * n, 0, {0.5}, x};
+    for (const double e : {-s, 0.0, s}) p.without.push_back((3 * x - (x + e)) / 2);
+    bent.push_back(p);
+  }
+  const auto law = FitPriceLaw(bent);
+  ASSERT_TRUE(law.ok()) << law.status();
+  EXPECT_EQ(law->freedom, 1u);
+  double z2 = 0;
+  for (const double z : law->z) z2 += z * z;
+  EXPECT_NEAR(law->misfit, z2, 1e-9);
+  EXPECT_GT(law->misfit, 40);
+  EXPECT_FALSE(law->Refused()) << "three seeds cannot tell: p " << law->p_misfit;
+  for (PricePoint& p : bent) {  // the same errors from 12 seeds
+    p.without.clear();
+    const double s = 0.01 * std::sqrt(12.0 * 11 / 12);
+    for (int i = 0; i < 12; ++i) p.without.push_back(p.value - (i % 2 ? s : -s) / 11);
+  }
+  const auto sure = FitPriceLaw(bent);
+  ASSERT_TRUE(sure.ok()) << sure.status();
+  EXPECT_TRUE(sure->Refused()) << sure->p_misfit;
+  const Measured size = TermOf(*sure, PriceTerm::kSize);
+  EXPECT_LT(size.interval->low, 0);     // from 1 to 4 there is no exponent
+  EXPECT_GT(size.interval->high, 0.5);  // from 4 to 16 it is 0.5
+  EXPECT_EQ(size.interval->method, "jackknife, t, misfit");
+}
+
 TEST(PriceLaw, WhatCannotBeFittedIsRefusedInWords) {
   const auto why = [](std::vector<PricePoint> points) {
     return std::string(FitPriceLaw(points).status().message());
