@@ -52,6 +52,9 @@ add_library(longhaul::torch ALIAS longhaul_torch)
 target_include_directories(longhaul_torch SYSTEM INTERFACE ${TORCH_ROOT}/include
   ${TORCH_ROOT}/include/torch/csrc/api/include)
 target_compile_definitions(longhaul_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+# libtorch.so of some wheels (2.11, CUDA) has a std::filesystem of its own among its public symbols, whose remove_all
+# calls address 0 outside of it. The first library in a program's list has a symbol: the compiler's must be that.
+target_link_options(longhaul_torch INTERFACE "LINKER:--push-state,--no-as-needed,-lstdc++,--pop-state")
 # Nothing calls into libtorch itself: it brings libtorch_cuda, without which a program sees no GPU. Linkers drop
 # such a library where --as-needed is the default, as in Ubuntu.
 target_link_libraries(longhaul_torch INTERFACE

@@ -15,6 +15,13 @@ set_tests_properties(architecture_mutations PROPERTIES LABELS cpu)
 # What make test may try again.
 add_test(NAME architecture_run_tests COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/run_tests_test.py)
 set_tests_properties(architecture_run_tests PROPERTIES LABELS cpu)
+# What links torch takes std:: of the compiler's library.
+if(LONGHAUL_TORCH)
+  add_test(NAME architecture_standard_library
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/standard_library.sh $<TARGET_FILE:longhaul-engine>
+      $<TARGET_FILE:longhaul_python>)
+  set_tests_properties(architecture_standard_library PROPERTIES LABELS cpu)
+endif()
 # Sanitizers initialise every object.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT LONGHAUL_SANITIZER)
   add_test(NAME architecture_isa_objects
