@@ -108,4 +108,4 @@ def worker():
 
 if not torch.cuda.is_available():
     launch.skip(f"torch {torch.__version__} sees no GPU")
-launch.main(worker)
+launch.main(worker, agent=True)  # a fork of a process that has met CUDA cannot use it

@@ -24,7 +24,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kBytes = 12'000'000;  // two seconds at 50 Mbit/s
-constexpr absl::Duration kMidway = absl::Seconds(1);
 
 // Every pair at 50 Mbit/s, 20 ms.
 Topology Members(int nodes) {
@@ -83,6 +82,15 @@ class Swarm {
     return nlohmann::json::parse(Read(Path("fetch.json")), nullptr, false);
   }
 
+  // Waits until a sixth of the files has come from `node`, however slow the machine is.
+  void AwaitMidway(int node) {
+    for (int i = 0; i < 1000; ++i) {
+      if (emulator_.counters(node, 0)->bytes > kBytes / 6) return;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    ADD_FAILURE() << "node " << node << " has not sent a sixth in 20 seconds";
+  }
+
   void SetLink(int node, Carrier carrier) {
     EXPECT_TRUE(emulator_.SetCarrier(0, node, carrier).ok());
     EXPECT_TRUE(emulator_.SetCarrier(node, 0, carrier).ok());
@@ -136,7 +144,7 @@ TEST(ShapedSwarm, SeedKilledMidwayIsMadeUpForByTheOthers) {
     const pid_t first = swarm.Share(1);
     for (const int node : {2, 3}) swarm.Share(node);
     const pid_t fetch = swarm.Fetch({1, 2, 3});
-    absl::SleepFor(kMidway / 2);
+    swarm.AwaitMidway(1);
     kill(first, SIGKILL);
     const nlohmann::json outcome = swarm.Outcome(fetch);
     EXPECT_GT(From(outcome, 2) + From(outcome, 3), kBytes / 2) << outcome.dump();
@@ -149,7 +157,7 @@ TEST(ShapedSwarm, StoppedSeedIsLeftForTheOther) {
     const pid_t first = swarm.Share(1);
     swarm.Share(2);
     const pid_t fetch = swarm.Fetch({1, 2});
-    absl::SleepFor(kMidway / 2);
+    swarm.AwaitMidway(1);
     kill(first, SIGSTOP);
     const nlohmann::json outcome = swarm.Outcome(fetch);
     EXPECT_GT(From(outcome, 2), kBytes / 2) << outcome.dump();
@@ -163,7 +171,7 @@ TEST(ShapedSwarm, LinkCutAndBackOnlyCostsTime) {
     Swarm swarm(emulator);
     swarm.Share(1);
     const pid_t fetch = swarm.Fetch({1});
-    absl::SleepFor(kMidway);
+    swarm.AwaitMidway(1);
     swarm.SetLink(1, Carrier::kDown);
     absl::SleepFor(absl::Seconds(3));
     EXPECT_FALSE(std::filesystem::exists(swarm.Path("got")));
@@ -178,7 +186,7 @@ TEST(ShapedSwarm, OneLeavesAnotherComesWhileOneJoins) {
     Swarm swarm(emulator);
     const pid_t leaving = swarm.Share(1);
     const pid_t fetch = swarm.Fetch({1, 2});  // 2 is not there yet
-    absl::SleepFor(kMidway);
+    swarm.AwaitMidway(1);
     kill(leaving, SIGTERM);
     int status = 0;
     EXPECT_EQ(waitpid(leaving, &status, 0), leaving);
@@ -198,7 +206,7 @@ TEST(ShapedSwarm, FullDiskIsOneLineAndKeepsThePartial) {
     std::filesystem::create_directories(disk);
     ASSERT_EQ(mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=16m"), 0);
     const pid_t fetch = swarm.Fetch({1}, disk + "/got");
-    absl::SleepFor(kMidway / 2);
+    swarm.AwaitMidway(1);
     std::ofstream(disk + "/filler") << std::string(15 << 20, 'x');
     int status = 0;
     EXPECT_EQ(waitpid(fetch, &status, 0), fetch);
