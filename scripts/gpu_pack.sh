@@ -40,6 +40,8 @@ libraries_of() {
 }
 mapfile -t files < <(find "$folder" -type f \( -perm -u+x -o -name '*.so' \))
 libraries_of "${files[@]}" | while read -r library; do cp -L "$library" "$folder/lib/"; done
+outside=$(libraries_of "${files[@]}" | grep -v "^$(realpath "$folder")/" || true)
+[ -z "$outside" ] || { echo "gpu_pack: what is packed would look for these on the other machine: $outside"; exit 1; }
 ucx=$(pkg-config --variable=libdir ucx)/libucp.so.0
 { echo "$ucx"; libraries_of "$ucx"; } | while read -r library; do cp -L "$library" "$folder/ucx/"; done
 du -sh "$folder"

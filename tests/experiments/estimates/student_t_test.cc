@@ -16,6 +16,13 @@ TEST(StudentT, QuantilesOfTheTables) {
   EXPECT_NEAR(TQuantile(0.5, 3), 0, 1e-12);
 }
 
+TEST(FisherF, TailsOfTheTables) {
+  EXPECT_NEAR(FTail(161.4476, 1, 1), 0.05, 1e-6);
+  EXPECT_NEAR(FTail(4.9646, 1, 10), 0.05, 1e-5);
+  EXPECT_NEAR(FTail(3.3258, 5, 10), 0.05, 1e-5);
+  EXPECT_NEAR(FTail(0, 3, 4), 1, 1e-12);
+}
+
 // The planning table: n, t/sqrt(n), smallest effect with 80 % power by the exact noncentral t.
 TEST(StudentT, HalfWidthsAndDetectableEffectsOfThePlanningTable) {
   const struct {
