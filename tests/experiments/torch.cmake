@@ -74,7 +74,7 @@ longhaul_test(experiments/run/worker_pool_test.cc LIBS command_testing longhaul:
 longhaul_test(experiments/command/campaign_array_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/command/resume_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/run/memory_terms_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
-longhaul_test(experiments/command/memory_plan_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu TIMEOUT 600)
+longhaul_test(experiments/command/memory_plan_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu TIMEOUT 1500)
 longhaul_test(experiments/command/from_losses_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/run/check_first_test.cc experiments/run/gpu_memory_test.cc
   LIBS command_testing longhaul::experiments_run LABELS cpu)
