@@ -21,8 +21,7 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLONGHAUL_CUDA=ON \
   -DCMAKE_BUILD_RPATH="$libraries" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
   -DCMAKE_MODULE_LINKER_FLAGS=-Wl,--disable-new-dtags >"$build/configure.log" 2>&1 ||
   { cat "$build/configure.log"; exit 1; }
-cmake --build "$build" --target longhaul_everything_but_tests stage_hash backend_work_test compressors_cuda_gpu_test \
-  cuda_codecs_bench pp_group_device_test pp_group_engines_aten_stage_test pp_group_models_models_golden_test
+cmake --build "$build" --target longhaul_everything_but_tests longhaul_gpu_tests compressors_cuda_gpu_test cuda_codecs_bench
 
 rm -rf "${folder:?}"
 mkdir -p "$folder"/{bench,lib,python,tests,ucx}

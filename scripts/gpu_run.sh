@@ -42,7 +42,7 @@ ended() {  # NAME STATUS
   [ "$2" = 0 ] || [ "$2" = 77 ] || { echo "FAILED: $1"; failed=1; }
 }
 if [ "$what" = test ]; then
-  for target in stage_hash backend_work_test pp_group_{device,engines_aten_stage,models_models_golden}_test; do build "$target"; done
+  build longhaul_gpu_tests
   "$built"/tests/backend_work_test --gtest_filter='CudaTensors*' --gtest_brief=1 || ended "${lines[0]}" $?
   PYTHONPATH=$built/python "$python" tests/backend/cuda_tensors.py || ended "${lines[0]}" $?
   "$built/tests/pp_group_device_test" --gtest_brief=1 || ended "${lines[1]}" $?

@@ -86,7 +86,7 @@ std::string MisfitText(const ArmLaw& law) {
       std::sqrt(law.law->misfit));
 }
 
-// An aim's arm is that of the largest cell that has one of its name.
+// Of the laws that their points do not refuse. An aim's arm is that of the largest cell that has one of its name.
 struct Foretold {
   std::string arm;
   bool loss;
@@ -97,7 +97,7 @@ std::vector<Foretold> Foretell(const LawReport& report) {
   std::vector<Foretold> out;
   for (const LawAim& aim : report.aims) {
     for (const ArmLaw& law : report.laws) {
-      if (law.arm.empty() || !law.law) continue;
+      if (law.arm.empty() || !law.law || law.law->Refused()) continue;
       const PricePlace place{aim.parameters, aim.tokens, 0, law.points.back().places};
       out.push_back({law.arm, law.loss, aim, PriceAt(*law.law, place)});
     }
@@ -207,14 +207,14 @@ CsvRows LawTermsCsv(const LawReport& report) {
     if (!law.law) add(Cell::None(), Cell::None(), law.note);
     if (!law.law) continue;
     for (const PriceTerm term : law.law->terms) {
-      add(ToString(term), TermOf(*law.law, term),
-          term != PriceTerm::kLnA
-              ? Cell::None()
-              : fmt::format("at N {:.6g}, D/N {:.4g}, eps {:.4g}{}", law.law->centre_parameters,
-                            law.law->centre_ratio, law.law->centre_eps,
-                            law.law->Refused()
-                                ? fmt::format("; refused: p {:.1g}", law.law->p_misfit)
-                                : ""));
+      Cell note = Cell::None();
+      if (term == PriceTerm::kLnA) {
+        note = fmt::format("at N {:.6g}, D/N {:.4g}, eps {:.4g}", law.law->centre_parameters,
+                           law.law->centre_ratio, law.law->centre_eps);
+      } else if (law.law->Refused()) {
+        note = fmt::format("refused by its points: p {:.1g}", law.law->p_misfit);
+      }
+      add(ToString(term), TermOf(*law.law, term), std::move(note));
     }
   }
   return CsvRowsOf(table);

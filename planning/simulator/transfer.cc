@@ -100,10 +100,12 @@ absl::StatusOr<SizeLaw> ParseSizeLaw(const std::string& text, const std::string&
         "not a law_terms.csv of `longhaul report --law`; want a first line '{}'", kHead));
   }
   std::map<std::string, Measured> found;
+  std::set<std::string> refused;
   while (std::getline(lines, line)) {
     const std::vector<std::string> f = Fields(line);
     if (f.size() != 8) return wrong(fmt::format("'{}' has {} fields; want 8", line, f.size()));
     if (f[1] != "-ln eta" || f[3] != "exponent in N") continue;
+    if (f[7].starts_with("refused")) refused.insert(f[0]);
     Measured m{};
     if (!absl::SimpleAtod(f[4], &m.value) || !absl::SimpleAtod(f[5], &m.low) ||
         !absl::SimpleAtod(f[6], &m.high) || !(std::isfinite(m.low) && std::isfinite(m.high)) ||
@@ -124,6 +126,12 @@ absl::StatusOr<SizeLaw> ParseSizeLaw(const std::string& text, const std::string&
   const auto at = arm.empty() ? found.begin() : found.find(arm);
   if (at == found.end()) {
     return wrong(fmt::format("no arm '{}'; it has: {}", arm, fmt::join(names, "; ")));
+  }
+  if (refused.contains(at->first)) {
+    return wrong(fmt::format(
+        "the points of '{}' do not lie on its law, so it has no exponent to go by: name another "
+        "arm, or leave --law out, which assumes that -ln eta stays",
+        at->first));
   }
   return SizeLaw{at->first, at->second};
 }

@@ -386,6 +386,9 @@ TEST(SimulatorCalibration, ALawIsReadFromTheReportsTable) {
               HasSubstr("want a number in its interval"));
   EXPECT_THAT(error(head + "f3,-ln eta,3,exponent in N,nan,-0.1,0.09,\n", ""),
               HasSubstr("want a number in its interval"));
+  EXPECT_THAT(
+      error(head + "f3,-ln eta,4,exponent in N,0.4,-3,4,refused by its points: p 0.0001\n", ""),
+      HasSubstr("the points of 'f3' do not lie on its law"));
   EXPECT_THAT(error(head + "f3,-ln eta\n", ""), HasSubstr("has 2 fields; want 8"));
   EXPECT_FALSE(ReadSizeLaw("/nowhere/law_terms.csv", "").ok());
 }

@@ -160,8 +160,8 @@ TEST(PriceLaw, PointsThatDoNotLieOnTheLawRefuseIt) {
   for (int i = 0; i < kDraws; ++i) refused += FitPriceLaw(Draw(random, 0.10, 0.12))->Refused();
   EXPECT_LE(refused, 0.01 * kDraws);
 
-  // By hand: x 0.4, 0.4 and 0.8 at N 1, 4 and 16 times 1e5, each with a standard error of 0.01. Least squares of
-  // A 4^(a i) (equal weights): a in [0.3, 0.6], and points 0.1 away from it.
+  // By hand: x 0.4, 0.4 and 0.8 at N 1, 4 and 16 times 1e5, each with a standard error of 0.01. Least
+  // squares of A r^i (i 0, 1, 2): A 0.32396, r 1.53961 = 4^0.31128, off by 0.0760, -0.0988, 0.0321.
   std::vector<PricePoint> bent;
   for (const auto& [n, x] : {std::pair(1e5, 0.4), {4e5, 0.4}, {16e5, 0.8}}) {
     const double s = 0.01 * std::sqrt(3.0);
@@ -172,10 +172,8 @@ TEST(PriceLaw, PointsThatDoNotLieOnTheLawRefuseIt) {
   const auto law = FitPriceLaw(bent);
   ASSERT_TRUE(law.ok()) << law.status();
   EXPECT_EQ(law->freedom, 1u);
-  double z2 = 0;
-  for (const double z : law->z) z2 += z * z;
-  EXPECT_NEAR(law->misfit, z2, 1e-9);
-  EXPECT_GT(law->misfit, 40);
+  EXPECT_NEAR(TermOf(*law, PriceTerm::kSize).value, 0.31128, 1e-5);
+  EXPECT_NEAR(law->misfit, 165.675, 0.01);
   EXPECT_FALSE(law->Refused()) << "three seeds cannot tell: p " << law->p_misfit;
   for (PricePoint& p : bent) {  // the same errors from 12 seeds
     p.without.clear();
@@ -185,10 +183,17 @@ TEST(PriceLaw, PointsThatDoNotLieOnTheLawRefuseIt) {
   const auto sure = FitPriceLaw(bent);
   ASSERT_TRUE(sure.ok()) << sure.status();
   EXPECT_TRUE(sure->Refused()) << sure->p_misfit;
+  // One degree of freedom: t is 12.7062, and the jackknife's variance grows by the misfit.
   const Measured size = TermOf(*sure, PriceTerm::kSize);
-  EXPECT_LT(size.interval->low, 0);     // from 1 to 4 there is no exponent
-  EXPECT_GT(size.interval->high, 0.5);  // from 4 to 16 it is 0.5
-  EXPECT_EQ(size.interval->method, "jackknife, t, misfit");
+  double variance = 0;
+  for (const auto& cell : sure->without) {
+    double mean = 0;
+    for (const auto& theta : cell) mean += theta[1] / 12;
+    for (const auto& theta : cell) variance += 11.0 / 12 * (theta[1] - mean) * (theta[1] - mean);
+  }
+  const double half = 12.7062 * std::sqrt(sure->misfit * variance);
+  EXPECT_NEAR(size.interval->high - size.value, half, 1e-4 * half);
+  EXPECT_NEAR(size.value - size.interval->low, half, 1e-4 * half);
 }
 
 TEST(PriceLaw, WhatCannotBeFittedIsRefusedInWords) {

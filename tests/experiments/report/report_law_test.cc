@@ -53,6 +53,33 @@ TEST(LawReport, SaysWhichTransferIsRefutedAndWithWhatExponent) {
                                                    testing::_, testing::_, testing::_, ""));
 }
 
+// -ln eta 0.4, 0.4 and 0.8 is no power of N; Delta is one of -1/2. The first says so wherever it stands.
+TEST(LawReport, ALawThatItsPointsRefuseSaysSoAndForetellsNothing) {
+  std::vector<PriceCell> cells = {Cell(0, 1e5, 0.4, 0.12), Cell(1, 4e5, 0.4, 0.06),
+                                  Cell(2, 1.6e6, 0.8, 0.03)};
+  for (PriceCell& cell : cells) {  // twelve seeds with a spread that three cannot have
+    for (auto* point : {&cell.arms[0].tokens, &cell.arms[0].loss}) {
+      (*point)->without.clear();
+      for (int i = 0; i < 12; ++i)
+        (*point)->without.push_back((*point)->value * (i % 2 ? 1.001 : 0.999));
+    }
+  }
+  const auto report = MakeLawReport(cells, {*ReadLawAim("6.4e6:1.28e8")});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string text = LawText(*report);
+  EXPECT_THAT(text, HasSubstr("token transfer: refuted, as is every power of N"));
+  EXPECT_THAT(text, HasSubstr("\nf4, -ln eta: the points do not lie on this law (z^2 "));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\nf4, Delta: the points")));
+  EXPECT_THAT(text, HasSubstr("loss transfer: refuted  "));
+  const CsvRows aims = LawAimsCsv(*report);
+  ASSERT_THAT(aims, SizeIs(2));
+  EXPECT_EQ(aims[1][3], "Delta");
+  for (const auto& row : LawTermsCsv(*report)) {
+    if (row[3] != "exponent in N") continue;
+    EXPECT_EQ(row[7].starts_with("refused by its points"), row[1] == "-ln eta") << row[0];
+  }
+}
+
 TEST(LawReport, OneCellHasNoExponentAndForetellsItself) {
   const auto report = MakeLawReport({Cell(0, 1e5, 0.4, 0.12)}, {*ReadLawAim("4e5:8e6")});
   ASSERT_TRUE(report.ok()) << report.status();
