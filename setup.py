@@ -42,7 +42,7 @@ class BuildAdapter(build_ext):
         ]
         subprocess.run(configure, check=True, env=environment)
         subprocess.run(
-            ["cmake", "--build", str(tree), "--target", "longhaul_python", "longhaul"],
+            ["cmake", "--build", str(tree), "--target", "longhaul_python", "longhaul_commands"],
             check=True, env=environment,
         )
         self.take_command(tree, output)
@@ -62,8 +62,8 @@ class BuildAdapter(build_ext):
         (output / "bin").mkdir(parents=True, exist_ok=True)
         for name in ("longhaul", "longhaul-engine", "longhaul-weights"):
             if not (tree / name).is_file():
-                raise SystemExit(f"longhaul: LONGHAUL_BUILD_DIR={tree}: no {name} there; run "
-                                 "`make build`, or unset it")
+                raise SystemExit(f"longhaul: no {name} in {tree}: run `make build` where "
+                                 "LONGHAUL_BUILD_DIR names it")
             subprocess.run(["strip", "-o", output / "bin" / name, tree / name], check=True)
 
     def get_outputs(self):

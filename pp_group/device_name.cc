@@ -44,10 +44,10 @@ std::string DeviceOfRank(const std::string& device, int rank, int gpus) {
   return absl::StrCat("cuda:", *GpuOfRank(device, rank, gpus));
 }
 
-int RanksOfOneGpu(std::string_view device, int first, int ranks, int gpus) {
+int RanksOfOneGpu(std::string_view device, int ranks, int gpus) {
   std::map<int, int> of_gpu;
   int most = 0;
-  for (int rank = first; rank < first + ranks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     if (const auto gpu = GpuOfRank(device, rank, gpus)) most = std::max(most, ++of_gpu[*gpu]);
   }
   return most;

@@ -1,7 +1,9 @@
 #include "compressors/kernels/convert.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "compressors/kernels/wide.h"
 #include "compressors/numbers/small_floats.h"
 
 namespace longhaul {
@@ -41,6 +43,19 @@ void StoreElement(float value, std::byte* out, DType dtype, size_t i) {
     case DType::kF16:
       return Store(F32ToF16Clamped(value), out, i);
   }
+}
+
+uint32_t LargestBits(ConstTensor x) {
+  constexpr size_t kPiece = 2048;  // elements
+  const Kernels& kernels = KernelsOf(BestIsa());
+  const WideReader reader(x, kernels);
+  float buffer[kPiece];
+  uint32_t largest = 0;
+  for (size_t at = 0; at < x.shape.elements(); at += kPiece) {
+    const size_t n = std::min(kPiece, x.shape.elements() - at);
+    largest = std::max(largest, kernels.abs_max(reader.Peek(at, n, buffer), n));
+  }
+  return largest;
 }
 
 }  // namespace longhaul

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "compressors/tensor.h"
 
@@ -10,5 +11,8 @@ namespace longhaul {
 // the reference of Kernels::convert.
 float LoadElement(const std::byte* in, DType dtype, size_t i);
 void StoreElement(float value, std::byte* out, DType dtype, size_t i);
+
+// Bits of the largest |x| as fp32; those of a NaN or Inf where one is among them.
+uint32_t LargestBits(ConstTensor x);
 
 }  // namespace longhaul

@@ -80,8 +80,8 @@ struct RunSpec {
     std::string optimizer = {};  // a name of InnerOptimizerNames(); empty: the outer algorithm's
     double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
     double clip_norm = 1.0;  // inf: off
-    // "cpu"; "cuda", "cuda:N": all workers that one; "cuda:*": rank r has GPU r modulo their
-    // number.
+    // "cpu"; "cuda", "cuda:N": all workers that one; "cuda:*": the r-th worker of a machine has GPU r
+    // modulo their number.
     std::string device = "cpu";
     std::string dtype = "float32";  // of products and boundaries; or "bfloat16"
     bool recompute = false;  // activations of a block are computed again in its backward pass

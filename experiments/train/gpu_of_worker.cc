@@ -10,20 +10,25 @@
 
 namespace longhaul {
 
-std::optional<RanksHere> RanksHereFromEnvironment(int rank) {
+std::optional<RanksHere> RanksHereFromEnvironment() {
   const char *local_rank = std::getenv("LOCAL_RANK"), *count = std::getenv("LOCAL_WORLD_SIZE");
   int own = 0, all = 0;
   if (local_rank == nullptr || count == nullptr || !absl::SimpleAtoi(local_rank, &own) ||
-      !absl::SimpleAtoi(count, &all) || own < 0 || own >= all || own > rank) {
+      !absl::SimpleAtoi(count, &all) || own < 0 || own >= all) {
     return std::nullopt;
   }
-  return RanksHere{rank - own, all};
+  return RanksHere{own, all};
 }
 
-RunSpec OnGpuOfRank(RunSpec spec, int rank) {
+// One rank a machine: several such machines may be nodes of a lab on one.
+int GpuNumber(const std::optional<RanksHere>& here, int rank) {
+  return here && here->count > 1 ? here->own : rank;
+}
+
+RunSpec OnGpu(RunSpec spec, int number) {
   if (spec.train.device != kGpuOfRank) return spec;
   if (const int gpus = GpuCount(); gpus > 0) {
-    spec.train.device = DeviceOfRank(spec.train.device, rank, gpus);
+    spec.train.device = DeviceOfRank(spec.train.device, number, gpus);
   }
   return spec;
 }
@@ -34,7 +39,7 @@ std::optional<int> GpuOf(const RunSpec& own) {
 
 std::string SharedBy(const std::string& device, const std::optional<RanksHere>& here, int gpus) {
   if (!here) return "unknown: LOCAL_RANK and LOCAL_WORLD_SIZE are not set";
-  const int ranks = RanksOfOneGpu(device, here->first, here->count, gpus);
+  const int ranks = RanksOfOneGpu(device, here->count, gpus);
   if (ranks == 1) return "1 rank";
   return absl::StrCat(ranks, " ranks: they take turns, and their times are no evidence");
 }

@@ -10,16 +10,20 @@
 
 namespace longhaul {
 
-// The ranks of this machine: they share its GPUs.
+// The ranks of this machine, which share its GPUs, and this process's number among them.
 struct RanksHere {
-  int first, count;
+  int own, count;
 };
 // From LOCAL_RANK and LOCAL_WORLD_SIZE, as torchrun sets them. nullopt: they are not set.
-std::optional<RanksHere> RanksHereFromEnvironment(int rank);
+std::optional<RanksHere> RanksHereFromEnvironment();
 
-// The run as that rank's process trains it: train.device = "cuda:*" has become the rank's GPU.
-// Where this machine has no GPU it stays, and CheckTraining says so.
-RunSpec OnGpuOfRank(RunSpec spec, int rank);
+// Which of its machine's GPUs a rank takes, modulo their number: by its number on that machine,
+// because a launcher may deal ranks out to machines in turn; by its rank where `here` does not tell.
+int GpuNumber(const std::optional<RanksHere>& here, int rank);
+
+// The run as the process of that GPU trains it: train.device = "cuda:*" has become the GPU of
+// `number`. Where this machine has no GPU it stays, and CheckTraining says so.
+RunSpec OnGpu(RunSpec spec, int number);
 
 // The GPU of this process's stages, by that. nullopt: none computes.
 std::optional<int> GpuOf(const RunSpec& own);

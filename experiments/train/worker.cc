@@ -63,13 +63,16 @@ void EmitTcpFacts(EventSink& sink) {
 }
 
 // All ranks of a lab are on its machine.
+std::optional<RanksHere> RanksOf(const WorkerPlace& place) {
+  if (place.phase_fd >= 0) return RanksHere{place.rank, place.world_size};
+  return RanksHereFromEnvironment();
+}
+
 void EmitSharing(const RunSpec& spec, const WorkerPlace& place, EventSink& sink) {
   if (!GpuOf(spec)) return;
-  const std::optional<RanksHere> here =
-      place.phase_fd >= 0 ? RanksHere{0, place.world_size} : RanksHereFromEnvironment(place.rank);
   sink.Emit({{"event", "fact"},
              {"key", "gpu_shared_by"},
-             {"value", SharedBy(spec.train.device, here, GpuCount())}});
+             {"value", SharedBy(spec.train.device, RanksOf(place), GpuCount())}});
 }
 
 absl::Status EmitFailure(const absl::Status& failure, const WorkerPlace& place, FdEventSink& sink) {
@@ -141,7 +144,7 @@ absl::StatusOr<OwnPart> Prepare(const RunSpec& spec, const WorkerPlace& place) {
   if (!corpus.ok()) return corpus.status();
   OwnPart own;
   own.corpus = *std::move(corpus);
-  own.spec = OnGpuOfRank(spec, place.rank);
+  own.spec = OnGpu(spec, GpuNumber(RanksOf(place), place.rank));
   if (absl::Status s = CheckTraining(own.spec, *own.corpus); !s.ok()) return s;
   const absl::StatusOr<ChosenInterface> interface =
       ChooseInterface(place.interface, {place.master_address});

@@ -1,7 +1,11 @@
 #include "plugin/backend/join.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -17,14 +21,16 @@
 namespace longhaul {
 namespace {
 
+// Below all prefixes; nullptr: another kind of store. It lives as long as `store`.
+const c10d::TCPStore* TcpStoreOf(c10d::Store& store) {
+  auto* const prefix = dynamic_cast<c10d::PrefixStore*>(&store);
+  const c10d::Store* const at = prefix ? prefix->getUnderlyingNonPrefixStore().get() : &store;
+  return dynamic_cast<const c10d::TCPStore*>(at);
+}
+
 // "": the store is a file, say, and the launcher names no host either.
 std::string HostOf(c10d::Store& store) {
-  c10::intrusive_ptr<c10d::Store> inner;
-  if (auto* prefix = dynamic_cast<c10d::PrefixStore*>(&store)) {
-    inner = prefix->getUnderlyingNonPrefixStore();
-  }
-  const c10d::Store* const at = inner ? inner.get() : &store;
-  if (const auto* tcp = dynamic_cast<const c10d::TCPStore*>(at)) return tcp->getHost();
+  if (const c10d::TCPStore* const tcp = TcpStoreOf(store)) return tcp->getHost();
   const char* const master = std::getenv("MASTER_ADDR");
   return master == nullptr ? "" : master;
 }
@@ -88,6 +94,26 @@ NodeScope ScopeOf(std::span<const Whereabouts> ranks) {
   if (!std::all_of(ranks.begin(), ranks.end(), here)) return NodeScope::kNetwork;
   return std::all_of(ranks.begin(), ranks.end(), has_node) ? NodeScope::kNetwork
                                                            : NodeScope::kThisHost;
+}
+
+Rendezvous::StoreServer ServerOf(c10d::Store& store) {
+  const c10d::TCPStore* const tcp = TcpStoreOf(store);
+  if (tcp == nullptr) return Rendezvous::StoreServer::kElsewhere;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    int fd = -1, listens = 0;
+    socklen_t length = sizeof(listens);
+    struct sockaddr_in6 address = {};
+    socklen_t bytes = sizeof(address);
+    if (absl::SimpleAtoi(entry.path().filename().string(), &fd) &&
+        ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0 &&
+        ::getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &bytes) == 0 &&
+        (address.sin6_family == AF_INET || address.sin6_family == AF_INET6) &&
+        ntohs(address.sin6_port) == tcp->getPort()) {  // where sockaddr_in has it too
+      return Rendezvous::StoreServer::kHere;
+    }
+  }
+  return Rendezvous::StoreServer::kElsewhere;
 }
 
 absl::StatusOr<Joined> Join(Rendezvous& rendezvous, c10d::Store& store,

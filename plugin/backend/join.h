@@ -44,4 +44,7 @@ struct Joined {
 // is meant; on that host itself, the one that leads to a rank elsewhere.
 absl::StatusOr<Joined> Join(Rendezvous& rendezvous, c10d::Store& store, const JoinRequest& request);
 
+// Whether a TCPStore ends with this process: one of its sockets listens at the store's port.
+Rendezvous::StoreServer ServerOf(c10d::Store& store);
+
 }  // namespace longhaul

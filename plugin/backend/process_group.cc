@@ -76,8 +76,9 @@ ProcessGroupLonghaul::ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store
   ThrowIfError(joined.status());
   node_ = std::move(joined->node);
   const Rendezvous::Peers& peers = joined->peers;
-  ThrowIfError(rendezvous.Confirm(
-      Connect(peers.addresses, c10::str(options_->group_name, "#", peers.nonce))));
+  ThrowIfError(
+      rendezvous.Confirm(Connect(peers.addresses, c10::str(options_->group_name, "#", peers.nonce)),
+                         ServerOf(*store)));
 }
 
 ProcessGroupLonghaul::ProcessGroupLonghaul(Connected, int rank, int size,

@@ -29,7 +29,10 @@ constexpr milliseconds kErrorIsOfNow(60'000);
 // While records of some are waited for, those of the others are read as often, for their errors.
 constexpr milliseconds kLookForErrors(500);
 
+// So long the others are waited for, who read the store: after a failure, after a success. The first
+// is short because they may have died; they have not where they have just joined.
 constexpr milliseconds kLongestFarewell(5'000);
+constexpr milliseconds kLongestReading(30'000);
 
 std::string RecordOf(const absl::Status& status) {
   return status.ok() ? std::string(1, kOk) : kError + status.ToString();
@@ -151,17 +154,29 @@ absl::StatusOr<std::vector<std::string>> Rendezvous::AwaitRecords(
 }
 
 absl::Status Rendezvous::Fail(absl::Status why) {
+  SayOver();
+  AwaitOver(kLongestFarewell);
+  return why;
+}
+
+void Rendezvous::SayOver() {
+  try {
+    Publish(OverKey(nonces_[rank_]), "");
+  } catch (const std::exception&) {
+    // The store has gone, and with it whoever waited for this.
+  }
+}
+
+void Rendezvous::AwaitOver(milliseconds limit) {
   std::vector<std::string> others;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_ && !nonces_[rank].empty()) others.push_back(OverKey(nonces_[rank]));
   }
   try {
-    Publish(OverKey(nonces_[rank_]), "");
-    if (!others.empty()) store_.wait(others, std::min(timeout_, kLongestFarewell));
+    if (!others.empty()) store_.wait(others, std::min(timeout_, limit));
   } catch (const std::exception&) {
-    // Somebody has died, or the store has gone: `why` says more.
+    // Somebody has died, or the store has gone: this rank knows what it needs to.
   }
-  return why;
 }
 
 absl::Status Rendezvous::ErrorLeftBy(int rank) {
@@ -251,10 +266,13 @@ absl::StatusOr<Rendezvous::Peers> Rendezvous::ReadRecords(const std::string& agr
   return peers;
 }
 
-absl::Status Rendezvous::Confirm(const absl::Status& connected) {
+absl::Status Rendezvous::Confirm(const absl::Status& connected, StoreServer server) {
   Publish(ConnectedKey(nonces_[rank_]), RecordOf(connected));
   const absl::Status all = connected.ok() ? AwaitRecords(ConnectedKey).status() : connected;
-  return all.ok() ? all : Fail(all);
+  if (!all.ok()) return Fail(all);
+  SayOver();
+  if (server == StoreServer::kHere) AwaitOver(kLongestReading);
+  return absl::OkStatus();
 }
 
 }  // namespace longhaul

@@ -26,11 +26,13 @@ namespace longhaul {
 //   longhaul/greeting/MINE/THEIRS     written by the rank of THEIRS, which has read MINE
 //   longhaul/address/NONCE            the record
 //   longhaul/connected/NONCE          what Confirm says
-//   longhaul/over/NONCE               that rank has failed here and reads no more
+//   longhaul/over/NONCE               that rank reads no more: it has failed here, or has joined
 // What all ranks have written is asked for in one question: behind a long way to the store, two ranks
 // and twenty take the same time.
-// The store may live in the process of a rank, which takes it along when it ends for an error: so
-// whoever fails first waits, up to 5 s, for the others to have failed too, who need it until then.
+// The store may live in the process of a rank, which takes it along when it ends. So whoever fails
+// first waits, up to 5 s, for the others to have failed too, who need it until then; and where all
+// have joined, the rank whose process serves the store waits, up to 30 s, until the others have read
+// that they have.
 class Rendezvous {
  public:
   // `store` is already prefixed for the group and must outlive this object.
@@ -52,8 +54,9 @@ class Rendezvous {
                                  const std::string& agreement);
 
   // After Exchange and connecting: returns once every rank has said ok, else the first failure by
-  // rank.
-  absl::Status Confirm(const absl::Status& connected);
+  // rank. `server`: whether the store ends with this process; then once every rank knows, too.
+  enum class StoreServer { kElsewhere, kHere };
+  absl::Status Confirm(const absl::Status& connected, StoreServer server);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -64,6 +67,8 @@ class Rendezvous {
   absl::Status AwaitNonces(std::chrono::milliseconds limit);
   absl::Status Missing(int rank, std::chrono::milliseconds limit, const std::string& why) const;
   absl::Status Fail(absl::Status why);
+  void SayOver();
+  void AwaitOver(std::chrono::milliseconds limit);
   absl::StatusOr<std::vector<std::string>> AwaitRecords(
       const std::function<std::string(const std::string& nonce)>& key_of);
   std::vector<std::string> GreetNewcomers();

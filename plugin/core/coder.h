@@ -27,6 +27,7 @@ struct EncodeUpdate {
   std::optional<OutFrame> frame;  // in the first update of a job that does not fail
   size_t ready_bytes = 0;         // final, in the frame's order
   bool last = false;              // nothing of the job is used any more
+  bool raw = false;               // the last, and only: x goes as it is (EncodeJob::raw_from)
   absl::Status status;            // only the last may fail
   absl::Duration time;            // spent on the job so far
   bool on_device = false;         // a device did it, beside the tensor
@@ -45,6 +46,9 @@ struct EncodeJob {
   void* after;    // of a device: what its work on x comes after (WireTensor::after)
   uint64_t seed;
   CodecState* state;  // nullptr: the codec has none
+  // Where set, x goes without a frame if it holds a value of this magnitude or more, NaN and Inf
+  // among them, or any other that the codec refuses. Of host memory alone.
+  std::optional<float> raw_from;
   // Looks at a frame that is whole and at x, both in host memory, and at the state after it, before
   // the last update; may be empty. For it alone, a coder of a device copies x to the host.
   absl::AnyInvocable<void(std::span<const std::byte> frame, ConstTensor x)> inspect;

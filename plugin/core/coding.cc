@@ -97,6 +97,13 @@ absl::Status CodingTable::MakeCollectives() {
                                     std::pair{&wanted.all_gather, &all_gather_}}) {
     absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeOrRaw(*name);
     if (!codec.ok()) return codec.status();
+    if (name->ends_with("+sat")) {
+      return absl::InvalidArgumentError(
+          fmt::format("codec '{}' of collectives replaces NaN and Inf, from which every rank knows "
+                      "that a step has overflowed; take it without +sat: collectives send tensors "
+                      "that hold them as they are",
+                      *name));
+    }
     if (*codec != nullptr && (*codec)->NewState({1, 1}) != nullptr) {
       return absl::InvalidArgumentError(fmt::format(
           "codec '{}' of collectives keeps a state per tensor, and nothing says which tensor a "
@@ -250,6 +257,12 @@ uint64_t CodingOf(const Codec& codec, const CodecPolicy::Collectives& collective
   uint64_t hash = 0;
   for (const char c : ToString(collectives)) hash = FoldSeed({hash, static_cast<unsigned char>(c)});
   return hash << 16 | codec.id();
+}
+
+float RawFrom(const Codec& codec, ElementType type) {
+  const std::string_view name = codec.name();
+  const bool half = type == ElementType::kF16 || name == "fp16" || name.ends_with("+fp16");
+  return half ? 65520.0f : 0x1p120f;
 }
 
 uint64_t CodecTable() {

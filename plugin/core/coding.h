@@ -74,6 +74,11 @@ const Codec* PlainCodec(uint16_t id);
 uint64_t CodingOf(const Codec& codec, const CodecPolicy::Collectives& collectives);
 std::string CodingText(uint64_t coding);
 
+// The magnitude from which on a value of a collective of that type is not given to the codec, so that
+// an overflow reaches every rank as one: what becomes Inf when the sum is rounded to f16; what fp16
+// would clamp; what a rotation or a range could carry beyond f32, NaN and Inf.
+float RawFrom(const Codec& codec, ElementType type);
+
 // One number for what frames this build makes and reads: all names and ids of the catalogue. Ranks of
 // one group must have the same.
 uint64_t CodecTable();

@@ -13,7 +13,9 @@
 // and of m > 1 raw values within the site before, (m-1)/m B, and after. Sums are taken in f32, in the
 // order of ranks within a site and of sites, and rounded to the tensor's type once; a ring's in the
 // order of its way. Every rank holds equal bits: whoever sends a frame for others to keep goes on
-// from what they decode. Frames are pipelined: longer ones than kWholeFrameBytes in pieces.
+// from what they decode. Frames are pipelined: longer ones than kWholeFrameBytes in pieces. What
+// holds NaN, Inf or more than a codec carries (RawFrom) goes as f32 values instead of a frame, so
+// that every rank gets the NaN or Inf.
 #include <algorithm>
 #include <cstring>
 #include <functional>

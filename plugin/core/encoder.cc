@@ -1,6 +1,7 @@
 #include "plugin/core/encoder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "compressors/numbers/noise.h"
@@ -74,9 +75,13 @@ void Encoder::Give(SendChannel* channel, const std::shared_ptr<Ticket>& ticket) 
                                   static_cast<uint64_t>(header.source_rank),
                                   static_cast<uint64_t>(header.tag)}),
                 .state = state,
+                .raw_from = {},
                 .inspect = {},
                 .abandoned = [ticket] { return ticket->abandoned.load(std::memory_order_relaxed); },
                 .update = {}};
+  if (header.space == ChannelSpace::kCollective) {
+    if (const auto call = ReadCall(header)) job.raw_from = RawFrom(*ticket->codec, call->type);
+  }
   if (ticket->sampled || ticket->decoded != nullptr) {
     job.inspect = [ticket, state, node = context_->node](std::span<const std::byte> frame,
                                                          ConstTensor x) {
@@ -102,6 +107,9 @@ void Encoder::Give(SendChannel* channel, const std::shared_ptr<Ticket>& ticket) 
 void Encoder::OnUpdate(SendChannel* channel, const std::shared_ptr<Ticket>& ticket,
                        EncodeUpdate update) {
   if (update.last && update.status.ok()) update.status = ticket->decode_status;
+  if (update.raw && ticket->decoded != nullptr) {
+    std::memmove(ticket->decoded, ticket->x.values, ticket->message->payload.size());
+  }
   Take(update, *ticket);
   if (update.last && channel != nullptr) {
     std::erase(channel->uncoded, ticket);

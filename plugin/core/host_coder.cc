@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "compressors/catalog.h"
+#include "compressors/kernels/convert.h"
+#include "compressors/numbers/small_floats.h"
 
 namespace longhaul {
 namespace {
@@ -24,10 +26,14 @@ class EncodeRun {
     }
     const absl::Duration start = clock_->Now();
     EncodeUpdate update;
-    if (buffer_ == nullptr) update.frame = Begin();
+    if (buffer_ == nullptr) {
+      if (job_.raw_from && LargestBits(job_.x) >= BitsOf(*job_.raw_from)) return SendRaw();
+      update.frame = Begin();
+    }
     const absl::StatusOr<size_t> ready = Encode();
     time_ += clock_->Now() - start;
     if (!ready.ok()) {
+      if (job_.raw_from && !writer_ && absl::IsInvalidArgument(ready.status())) return SendRaw();
       Refuse(ready.status());
       return false;
     }
@@ -42,6 +48,16 @@ class EncodeRun {
   }
 
  private:
+  bool SendRaw() {
+    job_.update({.frame = {},
+                 .ready_bytes = job_.x.shape.elements() * BytesPerElement(job_.x.dtype),
+                 .last = true,
+                 .raw = true,
+                 .status = {},
+                 .time = time_});
+    return false;
+  }
+
   OutFrame Begin() {
     const size_t most = job_.codec->MaxFrameBytes(job_.x.shape, job_.x.dtype);
     buffer_ = std::make_shared<PooledBuffer>(pool_.Acquire(most));

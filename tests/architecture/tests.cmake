@@ -9,6 +9,10 @@ set_tests_properties(architecture_clocks PROPERTIES LABELS cpu)
 add_test(NAME architecture_links
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/links.py ${PROJECT_SOURCE_DIR})
 set_tests_properties(architecture_links PROPERTIES LABELS cpu)
+# What is shown to be installed is what is meant.
+add_test(NAME architecture_pip_names
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/pip_names.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(architecture_pip_names PROPERTIES LABELS cpu)
 # The catalogue of faults fits the code (tests/mutations/README.md).
 add_test(NAME architecture_mutations COMMAND ${PROJECT_SOURCE_DIR}/scripts/mutations.py --check)
 set_tests_properties(architecture_mutations PROPERTIES LABELS cpu)

@@ -90,11 +90,70 @@ def the_rest_is_exact(rank):
     dist.broadcast(x, src=1, group=group)
     assert torch.equal(x, torch.full((5000,), 0.1))
     assert not any(row.codec == "int4-b64" for row in longhaul.crossings(group))
-    bad = torch.ones(5000)
-    if rank == 1:
-        bad[3] = float("nan")
-    launch.expect_error(ValueError, ["NaN"], lambda: dist.all_reduce(bad, group=group))
-    dist.barrier(group=group)
+    launch.expect_error(ValueError, ["int8-b64+sat", "take it without +sat"],
+                        lambda: new_group(collectives="int8-b64+sat"))
+
+
+def overflows_reach_every_rank(rank):
+    """NaN and Inf of one rank, and of two with opposite signs, through every form that DDP and FSDP use."""
+    inf, nan = float("inf"), float("nan")
+    for codec in ("int8-b64", "int4-b64-h64", "fp16", "topk-64of4096+bf16"):
+        group = new_group(collectives=codec)
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            x = torch.ones(3 * 4096, dtype=dtype)
+            if rank == 1:
+                x[5], x[9000] = inf, nan
+            if rank != 0:
+                x[7000] = inf if rank == 1 else -inf
+            shard, gathered = torch.empty(4096, dtype=dtype), torch.empty(3 * x.numel(), dtype=dtype)
+            works = [dist.reduce_scatter_tensor(shard, x.clone(), group=group, async_op=True),
+                     dist.all_gather_into_tensor(gathered, x, group=group, async_op=True)]
+            for work in works:
+                work.wait()
+            summed = x.clone()
+            dist.all_reduce(summed, op=dist.ReduceOp.AVG, group=group, async_op=True).wait()
+            kinds = torch.zeros(x.numel())
+            kinds[5], kinds[7000], kinds[9000] = inf, nan, nan
+            for got, want in ((summed, kinds), (shard, kinds[4096 * rank:4096 * (rank + 1)])):
+                assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got == inf, want == inf), (codec, dtype)
+                assert got.isfinite().sum() == want.isfinite().sum(), (codec, dtype)
+            assert gathered[x.numel() + 5] == inf and gathered[x.numel() + 9000].isnan()
+            assert gathered[:6000].isfinite().all()
+    large = torch.full((5000,), 30000.0, dtype=torch.float16)  # 90000 is beyond it
+    dist.all_reduce(large, group=new_group(collectives="fp16", collective_way="direct"))
+    assert (large == inf).all(), large
+
+
+def scaled_gradients(rank):
+    """GradScaler: a step that overflows on one rank is skipped by all, whose scales halve together, and
+    training goes on with equal weights, as without a codec."""
+    for collectives in ("int8-b64", "int4-b64-h64", "none"):
+        group = new_group(collectives=collectives)
+        for wrap in (lambda m: torch.nn.parallel.DistributedDataParallel(m, process_group=group),
+                     lambda m: fully_shard(m, mesh=DeviceMesh.from_group(group, "cpu"))):
+            torch.manual_seed(0)
+            module = wrap(torch.nn.Linear(96, 96))
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+            scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
+            scales, weights = [], []
+            for step in range(5):
+                x = torch.randn(8, 96, generator=torch.Generator().manual_seed(100 * step + rank))
+                optimizer.zero_grad()
+                loss = module(x).square().mean() * (3e38 if step == 2 and rank == 1 else 1)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                scales.append(scaler.get_scale())
+                whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in module.parameters()]
+                weights.append(torch.cat([p.detach().flatten() for p in whole]).clone())
+            assert scales == [2.0**10] * 2 + [2.0**9] * 3, (collectives, scales)
+            assert all(w.isfinite().all() for w in weights), collectives
+            assert torch.equal(weights[1], weights[2]), f"{collectives}: the step that overflowed was taken"
+            assert not torch.equal(weights[2], weights[3])
+            if collectives != "none":  # FSDP2 gathers with the codec, so that is compared among ranks
+                everyone = [torch.empty_like(weights[-1]) for _ in range(RANKS)]
+                dist.all_gather(everyone, weights[-1])
+                assert all(torch.equal(theirs, everyone[0]) for theirs in everyone), "replicas drift apart"
 
 
 def model():
@@ -158,7 +217,8 @@ def bytes_as_the_formula(rank):
 
 def worker():
     rank, _ = launch.init()
-    for check in (sums_bit_for_bit, the_rest_is_exact, frameworks_by_one_line, bytes_as_the_formula):
+    for check in (sums_bit_for_bit, the_rest_is_exact, overflows_reach_every_rank, scaled_gradients,
+                  frameworks_by_one_line, bytes_as_the_formula):
         check(rank)
         print(f"rank {rank}: ok {check.__name__}", flush=True)
     dist.barrier()

@@ -3,9 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <future>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "plugin/core/ucx/interfaces.h"
 
@@ -47,6 +53,40 @@ TEST(Whereabouts, ReadAsWritten) {
   for (const char* text : {"", "x - - 10.0.0.7", "5 - -", "5 - - a b"}) {
     EXPECT_FALSE(ParseWhereabouts(text).ok()) << text;
   }
+}
+
+c10::intrusive_ptr<c10d::TCPStore> TcpStore(uint16_t port, bool server) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = server;
+  options.waitWorkers = false;
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+
+TEST(ServerOf, IsTheProcessThatListensAtTheStoresPort) {
+  using Server = Rendezvous::StoreServer;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    const auto store = TcpStore(0, true);
+    const uint16_t port = store->getPort();
+    if (::write(ends[1], &port, sizeof(port)) == sizeof(port)) ::pause();
+    ::_exit(1);
+  }
+  uint16_t port = 0;
+  ASSERT_EQ(::read(ends[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
+  const auto far = TcpStore(port, false);
+  EXPECT_EQ(ServerOf(*far), Server::kElsewhere);
+  const auto near = TcpStore(0, true);
+  EXPECT_EQ(ServerOf(*near), Server::kHere);
+  EXPECT_EQ(ServerOf(*TcpStore(near->getPort(), false)), Server::kHere);
+  c10d::PrefixStore twice("b", c10::make_intrusive<c10d::PrefixStore>("a", near));
+  EXPECT_EQ(ServerOf(twice), Server::kHere);
+  c10d::HashStore hash;
+  EXPECT_EQ(ServerOf(hash), Server::kElsewhere);
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
 }
 
 absl::StatusOr<Joined> JoinAs(c10d::Store& store, int rank, NodeWishes wishes) {

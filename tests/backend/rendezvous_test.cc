@@ -111,6 +111,63 @@ TEST(Rendezvous, WhoMeetsOnlyTheDeadSaysSo) {
                     HasSubstr("a process that has gone")));
 }
 
+// A rank that is slow to read what it knows to be there.
+class SlowReader final : public c10d::PrefixStore {
+ public:
+  using PrefixStore::PrefixStore;
+  std::vector<std::vector<uint8_t>> multiGet(const std::vector<std::string>& keys) override {
+    if (keys[0].starts_with("longhaul/connected/")) {
+      reads.set_value();
+      may_read.get_future().wait();
+    }
+    return PrefixStore::multiGet(keys);
+  }
+  std::promise<void> reads, may_read;
+};
+
+std::future<absl::Status> ConfirmAsync(c10d::Store& store, int rank, Rendezvous::StoreServer server,
+                                       milliseconds timeout) {
+  return std::async(std::launch::async, [&store, rank, server, timeout]() -> absl::Status {
+    Rendezvous rendezvous(store, rank, 2, timeout);
+    if (const auto met = rendezvous.Meet(absl::OkStatus(), ""); !met.ok()) return met.status();
+    if (const auto all = rendezvous.Exchange(std::string("here"), ""); !all.ok()) {
+      return all.status();
+    }
+    return rendezvous.Confirm(absl::OkStatus(), server);
+  });
+}
+
+// With the rank's process the store would end, and the other rank would fail in the middle.
+TEST(Rendezvous, TheRankThatServesTheStoreStaysUntilTheOthersHaveRead) {
+  using Server = Rendezvous::StoreServer;
+  const auto common = c10::make_intrusive<c10d::HashStore>();
+  c10d::PrefixStore quick("", common);
+  SlowReader slow("", common);
+  auto server = ConfirmAsync(quick, 0, Server::kHere, std::chrono::seconds(20));
+  auto reader = ConfirmAsync(slow, 1, Server::kElsewhere, std::chrono::seconds(20));
+  slow.reads.get_future().wait();
+  EXPECT_EQ(server.wait_for(milliseconds(500)), std::future_status::timeout);
+  slow.may_read.set_value();
+  EXPECT_EQ(reader.get(), absl::OkStatus());
+  EXPECT_EQ(server.get(), absl::OkStatus());
+}
+
+TEST(Rendezvous, ARankThatServesNoStoreWaitsForNobodyAndNoneWaitsForEver) {
+  using Server = Rendezvous::StoreServer;
+  for (const Server where : {Server::kElsewhere, Server::kHere}) {
+    const auto common = c10::make_intrusive<c10d::HashStore>();
+    c10d::PrefixStore quick("", common);
+    SlowReader slow("", common);
+    const milliseconds timeout(where == Server::kHere ? 700 : 20'000);
+    auto first = ConfirmAsync(quick, 0, where, timeout);
+    auto reader = ConfirmAsync(slow, 1, Server::kElsewhere, timeout);
+    EXPECT_EQ(first.wait_for(milliseconds(10'000)), std::future_status::ready);
+    EXPECT_EQ(first.get(), absl::OkStatus());
+    slow.may_read.set_value();
+    EXPECT_EQ(reader.get(), absl::OkStatus());
+  }
+}
+
 // What a rank of a build with other codecs says of itself.
 class OtherCodecs final : public c10d::PrefixStore {
  public:

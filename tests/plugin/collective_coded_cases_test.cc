@@ -1,10 +1,12 @@
 // Collectives with a codec: sites, what stays exact, what is refused, and how ranks that fail end.
+#include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compressors/catalog.h"
+#include "compressors/numbers/small_floats.h"
 #include "tests/plugin/transport_cases.h"
 
 namespace longhaul {
@@ -221,31 +223,144 @@ void ExpectRefused(const std::vector<std::shared_ptr<Group>>& group, std::vector
   for (const Outcome& outcome : after) EXPECT_EQ(outcome.Wait(), absl::OkStatus());
 }
 
-TEST(CodedCases, NanAndInfAreRefusedOnEveryRankOrReplaced) {
-  const Cluster cluster(TransportKind::kUcx, 3);
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    for (const auto way : {Collectives::Way::kDirect, Collectives::Way::kGather}) {
-      std::vector<Values> x(3, Values(50000, 1.0f));
-      x[1][7] = bad;
-      Collectives collectives = All(kAll);
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// What stands for a codec in a comparison: finite values as they were, others by their kind.
+bool SameKind(float got, float want) {
+  return std::isnan(want) ? std::isnan(got) : std::isinf(want) ? got == want : std::isfinite(got);
+}
+
+std::vector<std::string> CodecsOfCollectives() {
+  std::vector<std::string> names = CodecNames();
+  for (std::string& name : ParametricExamples()) names.push_back(std::move(name));
+  std::erase_if(names, [](const std::string& name) {
+    return name == "none" || MakeCodec(name).value()->NewState({1, 1}) != nullptr;
+  });
+  for (const char* name : {"int8-b64+sr", "topk-64of4096+fp16"}) names.emplace_back(name);
+  return names;
+}
+
+// Whatever the codec and the way: each rank gets NaN and Inf where the exact sum has them, and every
+// rank the same; also as the one rank that is handed a part of the sum.
+TEST(CodedCases, NanAndInfReachEveryRankAsTheyAre) {
+  const Cluster cluster(TransportKind::kLoopback, 4);
+  constexpr size_t kCount = 8192;  // whole frames
+  for (const std::string& codec : CodecsOfCollectives()) {
+    for (const auto way :
+         {Collectives::Way::kDirect, Collectives::Way::kGather, Collectives::Way::kRing}) {
+      Collectives collectives = All(codec);
       collectives.way = way;
-      ExpectRefused(MakeGroup(cluster, collectives), x, "int8-b64");
+      const auto group = MakeGroup(cluster, collectives);
+      std::vector<Values> x(4, Noise(kCount, 3));
+      x[1][7] = kInf;
+      x[2][kCount - 1] = kNan;
+      x[0][4000] = kInf;
+      x[3][4000] = -kInf;
+      Values want = Plus(Plus(Plus(x[0], x[1]), x[2]), x[3]);
+      const std::vector<Values> in = x;
+      std::vector<Values> parts(4, Values(kCount / 4)), all(4, Values(4 * kCount));
+      std::vector<Outcome> outcomes(12);
+      for (size_t r = 0; r < 4; ++r) {
+        group[r]->ReduceScatter(F32(x[r]), std::vector<int64_t>(4, kCount / 4), F32(parts[r]),
+                                ReduceOp::kAvg, outcomes[3 * r].done());
+        group[r]->AllGather(F32(x[r]), F32(all[r]), outcomes[3 * r + 1].done());
+      }
+      for (size_t r = 0; r < 4; ++r) {
+        ASSERT_EQ(outcomes[3 * r].Wait(), absl::OkStatus()) << codec;
+        ASSERT_EQ(outcomes[3 * r + 1].Wait(), absl::OkStatus()) << codec;
+      }
+      for (size_t r = 0; r < 4; ++r) {
+        group[r]->AllReduce(F32(x[r]), ReduceOp::kSum, outcomes[3 * r + 2].done());
+      }
+      for (size_t r = 0; r < 4; ++r) {
+        ASSERT_EQ(outcomes[3 * r + 2].Wait(), absl::OkStatus()) << codec;
+        const std::string where = codec + ", rank " + std::to_string(r);
+        for (size_t i = 0; i < kCount; ++i) {
+          ASSERT_TRUE(SameKind(x[r][i], want[i])) << where << ", " << i << ": " << x[r][i];
+        }
+        for (size_t i = 0; i < kCount / 4; ++i) {
+          ASSERT_TRUE(SameKind(parts[r][i], want[r * kCount / 4 + i])) << where << ", " << i;
+        }
+        for (size_t i = 0; i < 4 * kCount; ++i) {
+          ASSERT_TRUE(SameKind(all[r][i], in[i / kCount][i % kCount])) << where << ", " << i;
+          ASSERT_TRUE(all[r][i] == all[0][i] || std::isnan(all[0][i])) << where << ", " << i;
+        }
+      }
     }
   }
-  // Sums that overflow.
-  ExpectRefused(MakeGroup(cluster, {.all_reduce = "int8-b64", .way = Collectives::Way::kDirect}),
-                std::vector<Values>(3, Values(50000, 3e38f)), "int8-b64");
-  std::vector<Values> x(3, Values(50000, 1.0f));
-  x[1][7] = std::numeric_limits<float>::quiet_NaN();
-  const auto group = MakeGroup(cluster, All("int8-b64+sat"));
-  std::vector<Outcome> outcomes(3);
-  for (size_t r = 0; r < 3; ++r) {
-    group[r]->AllReduce(F32(x[r]), ReduceOp::kSum, outcomes[r].done());
+}
+
+// Frames in pieces, over processes' transport; sums that overflow; a group that goes on.
+TEST(CodedCases, AnOverflowOfLongTensorsReachesEveryRank) {
+  const Cluster cluster(TransportKind::kUcx, 3);
+  constexpr size_t kCount = 1'200'000;
+  for (const std::string codec : {"int8-b64", "int4-b64-h64", "bf16"}) {
+    for (const auto way : {Collectives::Way::kDirect, Collectives::Way::kGather}) {
+      Collectives collectives = All(codec);
+      collectives.way = way;
+      const auto group = MakeGroup(cluster, collectives);
+      std::vector<Values> x(3, Values(kCount, 1.0f)), huge(3, Values(50000, 3e38f));
+      x[1][kCount - 5] = kInf;
+      for (auto* values : {&x, &huge}) {
+        std::vector<Outcome> outcomes(3);
+        for (size_t r = 0; r < 3; ++r) {
+          group[r]->AllReduce(F32((*values)[r]), ReduceOp::kSum, outcomes[r].done());
+        }
+        for (const Outcome& outcome : outcomes) ASSERT_EQ(outcome.Wait(), absl::OkStatus());
+      }
+      for (size_t r = 0; r < 3; ++r) {
+        EXPECT_EQ(x[r][kCount - 5], kInf) << codec << r;
+        EXPECT_NEAR(x[r][7], 3, 0.5) << codec << r;
+        EXPECT_EQ(huge[r], Values(50000, kInf)) << codec << r;
+      }
+      // Rank 1's part that holds the Inf went as it is.
+      const int64_t raw = RowOf(*group[1], 0, "none").collective_bytes;
+      EXPECT_GT(raw, 0) << codec;
+    }
   }
-  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.Wait(), absl::OkStatus());
-  EXPECT_EQ(x[0], x[2]);
-  EXPECT_NEAR(x[0][0], 3, 0.05);
+}
+
+// Sums beyond f16 that a codec, or its rounding, would have made finite.
+TEST(CodedCases, ASumBeyondF16IsInfOnEveryRank) {
+  const Cluster cluster(TransportKind::kLoopback, 4);
+  for (const std::string codec : {"fp16", "int8-b64", "q8_0", "topk-64of4096+fp16"}) {
+    for (const int site_size : {1, 2}) {
+      for (const auto way : {Collectives::Way::kDirect, Collectives::Way::kGather}) {
+        const auto group =
+            MakeGroup(cluster, {.all_reduce = codec, .way = way, .site_size = site_size});
+        std::vector<std::vector<uint16_t>> x(4, std::vector<uint16_t>(6000, F32ToF16Clamped(1)));
+        for (auto& values : x) values[11] = F32ToF16Clamped(16384);  // 65536 in all
+        std::vector<Outcome> outcomes(4);
+        for (size_t r = 0; r < 4; ++r) {
+          group[r]->AllReduce(Tensor1D(x[r], ElementType::kF16), ReduceOp::kSum,
+                              outcomes[r].done());
+        }
+        for (size_t r = 0; r < 4; ++r) {
+          ASSERT_EQ(outcomes[r].Wait(), absl::OkStatus());
+          EXPECT_EQ(x[r][11], 0x7C00) << codec << ", rank " << r;
+          EXPECT_TRUE(std::isfinite(F16ToF32(x[r][12]))) << codec;
+        }
+      }
+    }
+  }
+}
+
+// Where scales of 16 bits end, and fp16 clamps: exact instead.
+TEST(CodedCases, FiniteValuesThatACodecCannotHoldGoAsTheyAre) {
+  const Cluster cluster(TransportKind::kLoopback, 2);
+  for (const std::string codec : {"fp16", "q8_0", "q4_0", "int4-b64-h64"}) {
+    const auto group = MakeGroup(cluster, {.all_reduce = codec});
+    std::vector<Values> x(2, Values(640, codec.starts_with("int") ? 1e38f : 1e9f));
+    std::vector<Outcome> outcomes(2);
+    for (size_t r = 0; r < 2; ++r) {
+      group[r]->AllReduce(F32(x[r]), ReduceOp::kAvg, outcomes[r].done());
+    }
+    for (size_t r = 0; r < 2; ++r) {
+      ASSERT_EQ(outcomes[r].Wait(), absl::OkStatus()) << codec;
+      EXPECT_EQ(x[r], Values(640, codec.starts_with("int") ? 1e38f : 1e9f)) << codec;
+    }
+  }
 }
 
 TEST(CodedCases, RanksThatEncodeDifferentlyAreAllTold) {
@@ -271,6 +386,7 @@ TEST(CodedCases, OptionsThatMakeNoSenseAreRefused) {
   };
   EXPECT_THAT(refused(All("int4-b64+ef")), HasSubstr("keeps a state per tensor"));
   EXPECT_THAT(refused(All("aqsgd4")), HasSubstr("keeps a state per tensor"));
+  EXPECT_THAT(refused(All("int8-b64+sat")), HasSubstr("take it without +sat"));
   EXPECT_THAT(refused(All("int9")), HasSubstr("NOT_FOUND"));
   EXPECT_THAT(refused({.all_reduce = "int8-b64", .site_size = 3}),
               HasSubstr("sites of 3 ranks do not cut a group of 2"));

@@ -34,19 +34,22 @@ constexpr std::string_view kNameOne =
     "name one by LONGHAUL_INTERFACE, by longhaul.Options(interface=...) or by 'longhaul worker "
     "--interface'";
 
-// What UCX says, and where; how it helps who debugs it.
+// What moves no byte: what UCX logs, counts and traces, its handling of errors and signals (which is
+// off: library.h), its hooks in malloc and mmap (likewise) and its caches of registered memory, of
+// which TCP has none.
 constexpr std::string_view kHarmless[] = {
-    "UCX_LOG_LEVEL",        "UCX_LOG_LEVEL_TRIGGER",    "UCX_LOG_FILE",
-    "UCX_LOG_FILE_SIZE",    "UCX_LOG_FILE_ROTATE",      "UCX_LOG_FILE_FILTER",
-    "UCX_LOG_BUFFER",       "UCX_LOG_DATA_SIZE",        "UCX_LOG_PRINT_ENABLE",
-    "UCX_MODULE_LOG_LEVEL", "UCX_WARN_UNUSED_ENV_VARS", "UCX_WARN_INVALID_CONFIG",
-    "UCX_VFS_ENABLE",       "UCX_VFS_THREAD_AFFINITY",  "UCX_PROFILE_MODE",
-    "UCX_PROFILE_FILE",     "UCX_PROFILE_LOG_SIZE",
+    "UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS", "UCX_DEBUG_SIGNO", "UCX_ASYNC_SIGNO",
+    "UCX_GDB_COMMAND",   "UCX_MEMTYPE_CACHE", "UCX_PROTO_INFO",  "UCX_MODULE_LOG_LEVEL",
 };
-
+constexpr std::string_view kHarmlessPrefixes[] = {
+    "UCX_LOG_",   "UCX_WARN_", "UCX_ERROR_MAIL_", "UCX_VFS_",    "UCX_PROFILE_",
+    "UCX_STATS_", "UCX_MEM_",  "UCX_MEMTRACK_",   "UCX_RCACHE_", "UCX_BUILTIN_MEMCPY_",
+};
 // Of transports that TLS=tcp,self, set in code, keeps shut: clusters set these for everybody.
-constexpr std::string_view kNeverOverTcp[] = {"UCX_IB_",   "UCX_RC_",   "UCX_DC_",      "UCX_UD_",
-                                              "UCX_CUDA_", "UCX_ROCM_", "UCX_GDR_COPY_"};
+constexpr std::string_view kNeverOverTcp[] = {
+    "UCX_IB_",       "UCX_RC_",   "UCX_DC_",    "UCX_UD_",  "UCX_CUDA_", "UCX_ROCM_",  "UCX_ZE_",
+    "UCX_GDR_COPY_", "UCX_SYSV_", "UCX_POSIX_", "UCX_CMA_", "UCX_KNEM_", "UCX_XPMEM_",
+};
 
 std::vector<std::string> KernelInterfaces() {
   std::vector<std::string> names;
@@ -94,6 +97,7 @@ bool IsHarmless(std::string_view variable) {
   const auto is = [&](std::string_view name) { return variable == name; };
   const auto begins = [&](std::string_view prefix) { return variable.starts_with(prefix); };
   return std::any_of(std::begin(kHarmless), std::end(kHarmless), is) ||
+         std::any_of(std::begin(kHarmlessPrefixes), std::end(kHarmlessPrefixes), begins) ||
          std::any_of(std::begin(kNeverOverTcp), std::end(kNeverOverTcp), begins);
 }
 

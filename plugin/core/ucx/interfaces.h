@@ -31,7 +31,7 @@ absl::StatusOr<int64_t> InterfaceTxBytes(const std::string& interface);
 uint64_t NetworkNamespaceId();
 
 // Names of environment variables that UCX would read and that could change how bytes travel: not
-// what it logs, and not the settings of hardware that is never used over TCP.
+// what it logs, counts or does on a signal, and not the settings of hardware that TCP never uses.
 std::vector<std::string> UcxVariables();
 
 }  // namespace longhaul

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,21 +17,28 @@ namespace {
 
 constexpr const char* kFile = "libucp.so.0";
 
-// What must hold while the library's constructors run.
+// What the library's constructors must find, whatever the environment says: the process's memory
+// and its signals stay the program's.
 constexpr std::pair<const char*, const char*> kWhileLoading[] = {
-    {"UCX_MEM_EVENTS", "n"},    // no patches to libc: TCP registers no memory
-    {"UCX_ERROR_SIGNALS", ""},  // no signal handlers
+    {"UCX_MEM_EVENTS", "n"},        // no patches to libc: TCP registers no memory
+    {"UCX_HANDLE_ERRORS", "none"},  // no handlers of SIGSEGV and the like
+    {"UCX_ERROR_SIGNALS", ""},
+    {"UCX_DEBUG_SIGNO", "0"},       // none of SIGHUP, which UCX takes to stop and wait for gdb
+    {"UCX_STATS_TRIGGER", "exit"},  // in builds with statistics: no signal that prints them
 };
 
 absl::Status Load(UcxLibrary& library) {
-  std::vector<const char*> ours;
+  std::vector<std::optional<std::string>> before;
   for (const auto& [name, value] : kWhileLoading) {
-    if (std::getenv(name) != nullptr) continue;  // somebody's wish, judged by CheckUcx
+    const char* const set = std::getenv(name);
+    before.push_back(set == nullptr ? std::nullopt : std::optional<std::string>(set));
     ::setenv(name, value, 1);
-    ours.push_back(name);
   }
   void* const handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  for (const char* name : ours) ::unsetenv(name);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const char* const name = kWhileLoading[i].first;
+    before[i] ? ::setenv(name, before[i]->c_str(), 1) : ::unsetenv(name);
+  }
   if (handle == nullptr) {
     return absl::FailedPreconditionError(
         fmt::format("load {}: {}; install UCX (Debian: libucx0)", kFile, ::dlerror()));

@@ -42,8 +42,9 @@ struct UcxLibrary {
 };
 
 // Loads libucp at run time, once per process. Not linked, because merely loading it patches libc's
-// mmap family and installs handlers for crash signals, unless the environment says otherwise at
-// that very moment; so this sets it for the moment of loading. Programs that use only loopback
+// mmap family and installs handlers of crash signals and of SIGHUP, unless the environment says
+// otherwise at that very moment; so this sets it for the moment of loading, whatever it was: no
+// signal's handler, no signal stack and no mask changes. Programs that use only loopback
 // never load it. FailedPrecondition: no libucp, or one without a function that is needed.
 absl::Status LoadUcx();
 

@@ -132,26 +132,37 @@ TEST(GpuOfWorker, SharingIsAFactAndWhereItIsUnknownThatIs) {
 }
 
 TEST(GpuOfWorker, TorchrunSaysWhichRanksAreHere) {
-  const auto here = [](const char* local_rank, const char* count, int rank) {
+  const auto here = [](const char* local_rank, const char* count) {
     setenv("LOCAL_RANK", local_rank, 1);
     setenv("LOCAL_WORLD_SIZE", count, 1);
-    const auto ranks = RanksHereFromEnvironment(rank);
+    const auto ranks = RanksHereFromEnvironment();
     unsetenv("LOCAL_RANK");
     unsetenv("LOCAL_WORLD_SIZE");
-    return ranks ? std::pair(ranks->first, ranks->count) : std::pair(-1, -1);
+    return ranks ? std::pair(ranks->own, ranks->count) : std::pair(-1, -1);
   };
-  EXPECT_EQ(here("1", "4", 5), std::pair(4, 4));
+  EXPECT_EQ(here("1", "4"), std::pair(1, 4));
   for (const auto& [local_rank, count] :
-       {std::pair("4", "4"), {"-1", "4"}, {"x", "4"}, {"1", ""}, {"6", "8"}}) {
-    EXPECT_EQ(here(local_rank, count, 5), std::pair(-1, -1)) << local_rank << " of " << count;
+       {std::pair("4", "4"), {"-1", "4"}, {"x", "4"}, {"1", ""}}) {
+    EXPECT_EQ(here(local_rank, count), std::pair(-1, -1)) << local_rank << " of " << count;
   }
-  EXPECT_FALSE(RanksHereFromEnvironment(0));
+  EXPECT_FALSE(RanksHereFromEnvironment());
+}
+
+// Two machines of two GPUs, to which a launcher deals ranks 0 to 3 in turn: by rank, ranks 0 and 2 of
+// the first machine would share its first GPU.
+TEST(GpuOfWorker, ByTheNumberOnItsMachineWhereTheLauncherSaysIt) {
+  EXPECT_EQ(GpuNumber(RanksHere{0, 2}, 0), 0);
+  EXPECT_EQ(GpuNumber(RanksHere{1, 2}, 2), 1);
+  EXPECT_EQ(GpuNumber(RanksHere{0, 2}, 3), 0);
+  // One process a node, as nodes of a lab on one machine have it; or nothing said.
+  EXPECT_EQ(GpuNumber(RanksHere{0, 1}, 3), 3);
+  EXPECT_EQ(GpuNumber(std::nullopt, 3), 3);
 }
 
 TEST(GpuOfWorker, WithoutAGpuTheNameStaysAndTheRunIsRefused) {
   const RunSpec spec = Spec({"train.device=cuda:*", "net.transport=ucx", "net.profile=regional"});
   if (GpuCount() > 0) GTEST_SKIP() << "this machine has a GPU";
-  EXPECT_EQ(OnGpuOfRank(spec, 1).train.device, "cuda:*");
+  EXPECT_EQ(OnGpu(spec, 1).train.device, "cuda:*");
   EXPECT_EQ(GpuOf(Spec({})), std::nullopt);
 }
 
