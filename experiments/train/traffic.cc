@@ -24,6 +24,7 @@ namespace longhaul {
 namespace {
 
 constexpr uint64_t kMostEncoded = uint64_t{1} << 22;
+constexpr uint64_t kFirstEncoded = uint64_t{1} << 16;
 
 // Tensors of the steps behind `done` in one group, by who sends which kind to whom in which codec.
 // `visits`: of the group.
@@ -247,16 +248,22 @@ std::optional<double> MessageBytes(const std::string& codec, Shape shape, DType 
   }
   const absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(codec);
   if (!made.ok()) return std::nullopt;
-  Shape part = shape;
-  if (shape.elements() > kMostEncoded) {
-    part.rows = std::clamp<uint64_t>(kMostEncoded / shape.cols, 1, shape.rows);
-    part.cols = std::min(shape.cols, kMostEncoded);
-  }
-  const std::optional<size_t> bytes = FrameBytes(**made, part, dtype);
-  if (!bytes) return std::nullopt;
   const auto bound = [&](Shape s) { return static_cast<double>((*made)->MaxFrameBytes(s, dtype)); };
-  const double scale = part.elements() == shape.elements() ? 1 : bound(shape) / bound(part);
-  return kHeader + static_cast<double>(*bytes) * scale;
+  // A part that fills its upper bound has frames of fixed length: no more of the tensor is encoded.
+  for (const uint64_t most : {kFirstEncoded, kMostEncoded}) {
+    Shape part = shape;
+    if (shape.elements() > most) {
+      part.rows = std::clamp<uint64_t>(most / shape.cols, 1, shape.rows);
+      part.cols = std::min(shape.cols, most);
+    }
+    const std::optional<size_t> bytes = FrameBytes(**made, part, dtype);
+    if (!bytes) return std::nullopt;
+    const bool whole = part.elements() == shape.elements();
+    const bool fixed = static_cast<double>(*bytes) == bound(part);
+    if (!whole && !fixed && most == kFirstEncoded) continue;
+    return kHeader + static_cast<double>(*bytes) * (whole ? 1 : bound(shape) / bound(part));
+  }
+  return std::nullopt;  // not reached: the last part is taken
 }
 
 }  // namespace longhaul
