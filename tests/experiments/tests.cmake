@@ -65,6 +65,14 @@ if(LONGHAUL_TORCH)
   add_test(NAME experiments_pareto_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/pareto_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/pareto)
   set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test PROPERTIES LABELS cpu)
+  add_test(NAME experiments_published_losses_test COMMAND ${TORCH_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/published_losses_test.py ${PROJECT_SOURCE_DIR}/docs/results)
+  # Some eighty short plans.
+  add_test(NAME experiments_published_page_test COMMAND ${TORCH_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/published_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/published
+    $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR}/experiments/specs/published)
+  set_tests_properties(experiments_published_losses_test PROPERTIES LABELS cpu)
+  set_tests_properties(experiments_published_page_test PROPERTIES LABELS cpu TIMEOUT 1200)
 endif()
 longhaul_test(experiments/report/listing_test.cc experiments/report/report_curves_test.cc experiments/report/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
