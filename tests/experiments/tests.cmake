@@ -67,7 +67,7 @@ if(LONGHAUL_TORCH)
   set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test PROPERTIES LABELS cpu)
   add_test(NAME experiments_published_losses_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/published_losses_test.py ${PROJECT_SOURCE_DIR}/docs/results)
-  # Some eighty short plans.
+  # Some sixty short plans.
   add_test(NAME experiments_published_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/published_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/published
     $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR}/experiments/specs/published)
