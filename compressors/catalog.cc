@@ -57,6 +57,7 @@ constexpr Entry kCodecs[] = {
     {"aqsgd2", 0x68, NewAqSgdCodec<2>},
     {"aqsgd4", 0x69, NewAqSgdCodec<4>},
     {"aqsgd8", 0x6a, NewAqSgdCodec<8>},
+    {"gact4-g256", 0x6c, NewGactCodec},
     {"stat2", 0x80, NewStatCodec<2>},
     {"stat4", 0x81, NewStatCodec<4>},
     {"stat8", 0x82, NewStatCodec<8>},
@@ -94,6 +95,7 @@ constexpr CodecAlias kAliases[] = {
     {"dgc", "topk-4of4096+fp16+mc"},
     {"sparseloco", "topk-64of4096+stat2+ef95"},
     {"onebit-adam", "sign1+ef"},
+    {"onebit-sgd", "sign1+ef"},
 };
 
 // Suffixes that wrap any stateless codec; "+sat", which must stand last, any codec at all.

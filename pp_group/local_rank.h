@@ -23,7 +23,8 @@ struct RankState {
   std::unique_ptr<InnerOptimizer> optimizer;  // nullptr: the stage updates itself
   std::unique_ptr<OuterAlgorithm> outer;      // nullptr: each group steps on its own
   std::unique_ptr<TiedHead> tied;             // nullptr: the stage has no part in a tied head
-  std::vector<double> spread_squares;         // of the current step, for the optimizer
+  std::vector<double> spread_squares;         // of the current step, for its gradient's norms
+  std::vector<double> gradient_norms;         // of the current step, by clip group
   std::vector<int64_t>
       rows;  // of the current step, [B, T + 1]; first and last stage, with a subspace all
   StepReport report;

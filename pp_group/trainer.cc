@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -20,6 +22,28 @@
 #include "pp_group/train_spec.h"
 
 namespace longhaul {
+namespace {
+
+// What of a rank's step is not finite: "the loss is nan"; "": nothing.
+std::string NotFinite(const RankState& state) {
+  if (state.optimizer == nullptr) return "";
+  const StageLayout& layout = state.stage->layout();
+  const std::optional<double> loss = layout.last() ? state.pipeline->loss_sum() : std::nullopt;
+  if (loss && !std::isfinite(*loss)) return absl::StrCat("the loss is ", *loss);
+  for (const ParameterSlot& slot : layout.slots) {
+    const double norm = state.gradient_norms[static_cast<size_t>(slot.clip_group)];
+    if (std::isfinite(norm)) continue;
+    const at::Tensor part = state.stage->gradients().narrow(0, slot.offset, slot.elements());
+    if (at::isfinite(part).all().item<bool>()) continue;
+    return absl::StrCat("NaN or Inf in the gradient of ", slot.name);
+  }
+  const auto beyond = std::find_if(state.gradient_norms.begin(), state.gradient_norms.end(),
+                                   [](double norm) { return !std::isfinite(norm); });
+  if (beyond == state.gradient_norms.end()) return "";
+  return absl::StrCat("the gradient's norm is ", *beyond);
+}
+
+}  // namespace
 
 Trainer::Trainer(const TrainSpec& spec, PipelineProgram program,
                  std::shared_ptr<const Corpus> corpus, std::function<absl::Duration()> now,
@@ -28,6 +52,7 @@ Trainer::Trainer(const TrainSpec& spec, PipelineProgram program,
       program_(std::move(program)),
       corpus_(std::move(corpus)),
       now_(std::move(now)),
+      elastic_(keeper != nullptr),
       subspace_(spec_.subspace == 0
                     ? nullptr
                     : std::make_unique<Subspace>(spec_.model, spec_.seed, spec_.subspace)),
@@ -166,16 +191,53 @@ void Trainer::SumTiedGradients() {
   each(&StepReport::optimizer, RankSpan::Kind::kCompute, &TiedHead::AddGradient);
 }
 
+// The norms of the gradients as they are now.
+void Trainer::MeasureGradients() {
+  for (auto& state : ranks_) {
+    if (state->optimizer == nullptr) continue;
+    busy_ = state.get();
+    const absl::Duration start = now_();
+    if (subspace_) subspace_->ProjectGradients(*state->stage);
+    state->gradient_norms = GradientNorms(*state->stage, state->spread_squares);
+    state->report.optimizer += Watched(state->rank.spans, {RankSpan::Kind::kCompute, start, now_(),
+                                                           std::nullopt, "gradient norm"});
+  }
+  busy_ = nullptr;
+}
+
+// Before anything is changed by gradients that are not finite. No message is sent for it, which would
+// cost a round trip in each step: another rank of the pipeline may have finished the same step, and
+// goes no further without this one.
+absl::Status Trainer::CheckFinite(bool groups_may_skip) {
+  absl::Status first;
+  std::set<int> groups, diverged;
+  for (const auto& state : ranks_) {
+    groups.insert(state->rank.group);
+    std::string what = NotFinite(*state);
+    if (what.empty()) continue;
+    diverged.insert(state->rank.group);
+    if (!first.ok()) continue;
+    first = absl::OutOfRangeError(absl::StrCat("step ", step_ + 1, ", group ", state->rank.group,
+                                               ", stage ", state->rank.stage, ": ", what));
+  }
+  if (diverged.empty() || !groups_may_skip || diverged == groups) return first;
+  for (const auto& state : ranks_) {
+    if (!diverged.contains(state->rank.group)) continue;
+    state->poison = std::numeric_limits<double>::quiet_NaN();
+    state->gradient_norms.clear();
+  }
+  return absl::OkStatus();
+}
+
 void Trainer::UpdateParameters() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     const absl::Duration start = now_();
     if (state->optimizer == nullptr) {
       state->stage->UpdateItself();
-    } else {
-      if (subspace_) subspace_->ProjectGradients(*state->stage);
+    } else if (!state->gradient_norms.empty()) {
       state->report.clipped_groups =
-          state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->spread_squares) +
+          state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->gradient_norms) +
           (state->outer == nullptr ? 0 : state->outer->clipped_groups());
       if (subspace_) subspace_->ProjectParameters(state->stage.get());
     }
@@ -205,10 +267,14 @@ absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
     // Codecs and momenta between groups are not to be spent on what no group can use; and what comes
     // back from them has left the subspace.
     const OuterPlan& outer = outer_round_->plan();
-    for (auto& state : ranks_) {
-      if (subspace_ && outer.gradients()) subspace_->ProjectGradients(*state->stage);
+    for (auto& state : ranks_) state->spread_squares.clear();
+    if (outer.gradients()) {
+      MeasureGradients();
+      if (absl::Status s = CheckFinite(/*groups_may_skip=*/false); !s.ok()) return s;
     }
     if (absl::Status s = outer_round_->AverageGradients(step_ + 1); !s.ok()) return s;
+    MeasureGradients();
+    if (absl::Status s = CheckFinite(elastic_ && !outer.gradients()); !s.ok()) return s;
     UpdateParameters();
     busy_ = nullptr;
     if (absl::Status s = outer_round_->Run(step_ + 1); !s.ok()) return s;
@@ -260,6 +326,12 @@ absl::StatusOr<std::optional<Evaluation>> Trainer::Evaluate(BoundaryCodec codec,
   if (!losses) return std::optional<Evaluation>();
   const double n = static_cast<double>(rows);
   const double mean = std::accumulate(losses->mean.begin(), losses->mean.end(), 0.0) / n;
+  if (!std::isfinite(mean)) {
+    return absl::OutOfRangeError(
+        absl::StrCat("step ", step_, ", group ", evaluated_group(), ", stage ", spec_.stages - 1,
+                     ": the held-out loss is ", mean, " with the boundary codec ",
+                     codec == BoundaryCodec::kOn ? "on" : "off"));
+  }
   double squares = 0;
   for (double row : losses->mean) squares += (row - mean) * (row - mean);
   return Evaluation{.loss = mean,

@@ -169,9 +169,12 @@ class Trainer {
                                                          RoundKeeper* keeper = nullptr);
 
   // One inner step of every local rank, and the outer step when it is due: after every H steps and
-  // after the last step of the run. Unavailable or DeadlineExceeded: a peer is gone. A NaN loss is
-  // not an error: it is in the report. OutOfRange: training has diverged and a boundary codec
-  // refused to carry NaN or Inf (lossless boundaries carry them, and the loss reports them).
+  // after the last step of the run. Unavailable or DeadlineExceeded: a peer is gone. OutOfRange:
+  // training has diverged. A boundary codec refused NaN or Inf; or a local rank's gradient or loss is
+  // not finite, and no local rank's parameters, optimizer or exchange with other groups has been
+  // touched by it; or no outer delta of an exchange is finite. With a keeper a group whose gradient
+  // or loss is not finite skips that update, and the next outer step leaves it out; an error only
+  // where that is true of all local groups.
   // FailedPrecondition: all steps of the run are done.
   absl::StatusOr<std::vector<StepReport>> Step();
 
@@ -182,6 +185,7 @@ class Trainer {
   // FailedPrecondition: compute is injected. Changes nothing of the training: its tensors have a
   // tag of their own, and with it channels of their own, so codecs with state or drawn noise move
   // on for evaluations only.
+  // OutOfRange: the loss is not finite.
   absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows);
 
   int64_t step() const { return step_; }  // finished inner steps
@@ -256,6 +260,8 @@ class Trainer {
   void BeginStep(const RankState& state);
   absl::Status RunPipelines();
   void SumTiedGradients();
+  void MeasureGradients();
+  absl::Status CheckFinite(bool groups_may_skip);
   void UpdateParameters();
   void SortRanks();
   absl::Status CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks);
@@ -268,6 +274,7 @@ class Trainer {
   const PipelineProgram program_;
   const std::shared_ptr<const Corpus> corpus_;
   const std::function<absl::Duration()> now_;
+  const bool elastic_;                              // groups come and go
   const std::unique_ptr<const Subspace> subspace_;  // null: the spec has none
   std::function<void(const Action&)> on_action_;
   Program order_;  // all stages' actions; this thread runs the local ones in this order

@@ -4,7 +4,8 @@
 #   LONGHAUL_BUILT=FOLDER TORCH_PYTHON=python3 scripts/cuda.sh test
 #   LONGHAUL_BUILT=FOLDER TORCH_PYTHON=python3 scripts/gpu_run.sh test
 # FOLDER/longhaul is the command. Needs nvcc, not a GPU. TORCH_PYTHON must name a Python and a torch of the same minor
-# versions as there; a glibc that is not newer than the one there. GPUs: sm_90, or CUDA_ARCHITECTURES.
+# versions as there; a glibc that is not newer than the one there. GPUs: sm_90 and, by its PTX, newer
+# ones; or CUDA_ARCHITECTURES, of which one must have PTX.
 # Usage: TORCH_PYTHON=/path/to/python scripts/gpu_pack.sh FOLDER
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,11 +18,17 @@ mkdir -p "$build"
 # shellcheck disable=SC2016
 libraries='$ORIGIN/lib;$ORIGIN/../lib;$ORIGIN/../../lib'
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLONGHAUL_CUDA=ON \
-  -DTORCH_PYTHON="${TORCH_PYTHON:-$PWD/.venv/bin/python}" -DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-90-real}" \
+  -DTORCH_PYTHON="${TORCH_PYTHON:-$PWD/.venv/bin/python}" -DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-90}" \
   -DCMAKE_BUILD_RPATH="$libraries" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
   -DCMAKE_MODULE_LINKER_FLAGS=-Wl,--disable-new-dtags >"$build/configure.log" 2>&1 ||
   { cat "$build/configure.log"; exit 1; }
 cmake --build "$build" --target longhaul_everything_but_tests longhaul_gpu_tests compressors_cuda_gpu_test cuda_codecs_bench
+
+# What is in the program, not what was asked for.
+if command -v cuobjdump >/dev/null; then
+  [ -n "$(cuobjdump --list-ptx "$build/longhaul-engine")" ] ||
+    { echo "gpu_pack: $build/longhaul-engine has no PTX, so that newer GPUs cannot run it; delete $build and build again"; exit 1; }
+fi
 
 rm -rf "${folder:?}"
 mkdir -p "$folder"/{bench,lib,python,tests,ucx}

@@ -70,6 +70,10 @@ class DeviceCodec {
 absl::StatusOr<std::shared_ptr<const DeviceCodec>> MakeDeviceCodec(std::string_view name,
                                                                    const DeviceApi& device);
 
+// Whether this build has the kernels (LONGHAUL_CUDA). Without them tensors of a GPU are coded on the
+// host.
+bool DeviceCodecsAreBuilt();
+
 // Every plain name of the catalogue that has kernels for a device.
 std::vector<std::string> DeviceCodecNames();
 

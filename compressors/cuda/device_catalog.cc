@@ -29,6 +29,8 @@ absl::StatusOr<std::shared_ptr<const DeviceCodec>> MakeDeviceCodec(std::string_v
                   fmt::join(DeviceCodecNames(), ", ")));
 }
 
+bool DeviceCodecsAreBuilt() { return LONGHAUL_CUDA_BUILT; }
+
 std::vector<std::string> DeviceCodecNames() {
   static constexpr DeviceApi kNone = {};  // no device is needed to say what there is
   std::vector<std::string> names;

@@ -20,6 +20,8 @@ std::shared_ptr<const Codec> NewDemoCodec(std::string_view name, uint16_t id, Is
 std::shared_ptr<const Codec> NewDilocoXCodec(std::string_view name, uint16_t id, Isa isa);
 // dynamic_map.cc: `dyn8-b4096`.
 std::shared_ptr<const Codec> NewDynamicMapCodec(std::string_view name, uint16_t id, Isa isa);
+// gact.cc: `gact4-g256`.
+std::shared_ptr<const Codec> NewGactCodec(std::string_view name, uint16_t id, Isa isa);
 // ggml_block.cc: `q8_0`, `q4_0`.
 std::shared_ptr<const Codec> NewQ8Codec(std::string_view name, uint16_t id, Isa isa);
 std::shared_ptr<const Codec> NewQ4Codec(std::string_view name, uint16_t id, Isa isa);

@@ -104,8 +104,8 @@ int Summarize() {
                                 found("private lab"), found("real-time scheduling")));
   PrintRow("network", fmt::format("UCX {}; congestion controls {}", found("UCX"),
                                   found("congestion controls")));
-  PrintRow("training", fmt::format("torch {}, figures by {}, GPU {}", found("torch"),
-                                   found("figures"), found("GPU")));
+  PrintRow("training", fmt::format("torch {}, figures by {}, GPU {}, GPU codecs {}", found("torch"),
+                                   found("figures"), found("GPU"), found("GPU codecs")));
   PrintRow("could be better",
            to_do.empty() ? "nothing"
                          : fmt::format("{} ('longhaul doctor' tells how)", fmt::join(to_do, ", ")));

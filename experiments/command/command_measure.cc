@@ -25,6 +25,7 @@
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/timing_grid.h"
+#include "experiments/train/coded_on.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/spec_files.h"
@@ -245,6 +246,9 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
   for (const PlannedRun& run : campaign.runs) {
     if (run.spec.program || run.seed != campaign.seeds.front()) break;
     for (const std::string& line : SampleAdvice(run.spec)) {
+      fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
+    }
+    for (const std::string& line : CodedOnAdvice(run.spec)) {
       fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
     }
     for (const std::string& line : WholeTensorAdvice(run.spec)) {

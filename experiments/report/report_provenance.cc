@@ -52,6 +52,8 @@ struct Provenance {
     torch.Add(run.torch_version);
     const std::string of_torch = FactOf(run.facts, "cpu_path_torch");
     path.Add(of_torch.empty() ? run.isa : fmt::format("{}, LibTorch {}", run.isa, of_torch));
+    const std::string device = FactOf(run.facts, "device"), coded = FactOf(run.facts, "coded_on");
+    if (device != "cpu" && !coded.empty()) path.Add(fmt::format("{}, coded on {}", device, coded));
     host.Add(run.cpu.empty() ? run.host : fmt::format("{}, {}", run.host, run.cpu));
   }
 };

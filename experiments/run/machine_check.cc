@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "compressors/cuda/cuda_codec.h"
 #include "compressors/isa.h"
 #include "netem/emulator.h"
 #include "netem/lab/lab.h"
@@ -63,9 +64,21 @@ MachineCheck CheckTorrent() {
           "apt-get install libtorrent-rasterbar-dev, then build again; all else works without"};
 }
 
-MachineCheck CheckGpus() {
+int Gpus() {
   int gpus = 0;
   while (std::filesystem::exists(fmt::format("/dev/nvidia{}", gpus))) ++gpus;
+  return gpus;
+}
+
+// What codes the tensors of a run on a GPU.
+MachineCheck CheckGpuCodecs() {
+  if (DeviceCodecsAreBuilt()) return {"GPU codecs", true, "built in", ""};
+  return {"GPU codecs", Gpus() == 0, "not built in: a run on a GPU codes on the host",
+          "build with -DLONGHAUL_CUDA=ON; it needs nvcc (docs/cuda.md)"};
+}
+
+MachineCheck CheckGpus() {
+  const int gpus = Gpus();
   if (gpus == 0) return {"GPU", true, "none, and none is needed", ""};
   return {
       "GPU", true,
@@ -126,6 +139,7 @@ std::vector<MachineCheck> CheckMachine(const Capabilities& capabilities) {
   checks.push_back(CheckTorrent());
   checks.push_back(CheckFigures());
   checks.push_back(CheckGpus());
+  checks.push_back(CheckGpuCodecs());
   return checks;
 }
 

@@ -1,6 +1,5 @@
 #include "experiments/train/run_loop.h"
 
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -51,14 +50,12 @@ absl::Status EvaluateBoth(Trainer& trainer, const RunLoopOptions& options, int r
   return absl::OkStatus();
 }
 
-// Where groups come and go, one that has diverged is left out of the next outer step: only when all
-// have is there nothing to go on with.
-bool Diverged(const std::vector<StepReport>& reports, bool elastic) {
-  int finite = 0, not_finite = 0;
-  for (const StepReport& r : reports) {
-    if (r.loss) ++(std::isfinite(*r.loss) ? finite : not_finite);
-  }
-  return not_finite > 0 && (!elastic || finite == 0);
+// OutOfRange of the trainer names step, group and stage; this adds the verdict and what to do.
+absl::Status WithAdvice(const absl::Status& status) {
+  if (!absl::IsOutOfRange(status)) return status;
+  return absl::OutOfRangeError(
+      absl::StrCat("diverged in ", std::string(status.message()),
+                   "; lower train.lr or train.clip_norm, or lengthen train.warmup_steps"));
 }
 
 // A checkpoint, which is written while training goes on, and what had been counted by then, so that
@@ -185,11 +182,6 @@ absl::Status Training::Step() {
   if (options_.trace != nullptr) options_.trace->BeginStep(step);
   const absl::Duration begin = MonotonicClock().Now();
   const absl::StatusOr<std::vector<StepReport>> reports = trainer_.Step();
-  // A lossy boundary codec refuses NaN and Inf before the loss can show them.
-  if (absl::IsOutOfRange(reports.status())) {
-    return absl::OutOfRangeError(absl::StrCat("diverged in step ", trainer_.step() + 1, ": ",
-                                              std::string(reports.status().message())));
-  }
   if (!reports.ok()) return reports.status();
   if (options_.membership != nullptr) options_.membership->AfterStep(*reports);
   if (absl::Status s = TellTimes(*reports, begin); !s.ok()) return s;
@@ -235,7 +227,7 @@ absl::Status Training::TellStep(const std::vector<StepReport>& reports) {
   return sink_.status();
 }
 
-// The round, where the step ended one; divergence; checkpoints.
+// The round, where the step ended one; checkpoints.
 absl::Status Training::AfterStep(const std::vector<StepReport>& reports) {
   const StepReport& first = reports.front();
   const bool comes_and_goes = options_.membership != nullptr;
@@ -246,10 +238,6 @@ absl::Status Training::AfterStep(const std::vector<StepReport>& reports) {
     if (comes_and_goes) {
       for (const LocalTelemetry& r : ranks()) EmitCrossings(r, /*checkpoint=*/0, sink_);
     }
-  }
-  if (Diverged(reports, comes_and_goes)) {
-    return absl::OutOfRangeError(
-        absl::StrCat("diverged: the loss of step ", trainer_.step(), " is not a number"));
   }
   if (absl::Status s = saving_.writer.Poll(); !s.ok()) return s;
   (void)TellUnwritten(saving_, ranks().front(), sink_);
@@ -326,7 +314,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   EmitKernelCounters(options.interface, "ready", ranks, sink);
   Saving saving(options, [] { return MonotonicClock().Now(); });
   // A rank that failed tells it before its peers can miss it, and waits for nobody.
-  status = Training(trainer, ranks, options, stillness, saving, sink).ToTheEnd();
+  status = WithAdvice(Training(trainer, ranks, options, stillness, saving, sink).ToTheEnd());
   if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
   EmitStillness(stillness, rank, options, sink);
@@ -338,7 +326,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   }
   if (!status.ok()) return status;
   PassPhase(options.phase_fd, "trained");
-  if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);
+  if (options.eval_rows > 0) status = WithAdvice(EvaluateBoth(trainer, options, rank, sink));
   if (status.ok() && options.save_weights) status = options.save_weights(trainer);
   if (!status.ok()) return EmitFailure(status, trainer, rank, sink);
   EmitMemory(rank, options.gpu, sink);

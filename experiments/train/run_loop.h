@@ -49,8 +49,8 @@ struct RunLoopOptions {
 // Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to
 // the last step, evaluates with the codec on and off, and emits everything as events. The same loop
 // runs all ranks of an in-process run and the one rank of a worker. Returns the trainer's error; it
-// has been emitted as "failed" by then, with the step. A NaN loss ends the run with OutOfRange
-// ("diverged ...") after its step was emitted.
+// has been emitted as "failed" by then, with the step. Divergence is OutOfRange ("diverged in step N,
+// group G, stage S: ..."), and its step is not emitted.
 absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                      const RunLoopOptions& options, FdEventSink& sink);
 

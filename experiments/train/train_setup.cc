@@ -20,6 +20,7 @@
 #include "experiments/train/boundary_codecs.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/coded_on.h"
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
@@ -240,6 +241,7 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
   fact("engine", spec.injected() ? "none: compute is injected" : engine.value_or("none"));
   fact("device", spec.train.device);
   fact("dtype", spec.train.dtype);
+  if (const std::string on = CodedOn(spec); !on.empty()) fact(kCodedOnFact, on);
   if (!spec.model.init.empty()) fact("init_hash", ToTrainSpec(spec).initial_hash);
   fact("data_source", spec.data.source);
   if (!spec.data.eval.empty()) fact("eval_source", spec.data.eval);

@@ -68,13 +68,17 @@ ClipSquares ClipSquaresOf(const Stage& stage) {
   return sums;
 }
 
-std::vector<float> ClipScales(double clip_norm, const Stage& stage,
-                              const std::vector<double>& spread) {
+std::vector<double> GradientNorms(const Stage& stage, const std::vector<double>& spread) {
+  std::vector<double> norms = ClipSquaresOf(stage).shared;
+  for (size_t i = 0; i < norms.size(); ++i) {
+    norms[i] = std::sqrt(norms[i] + (spread.empty() ? 0 : spread[i]));
+  }
+  return norms;
+}
+
+std::vector<float> ClipScales(double clip_norm, const std::vector<double>& norms) {
   std::vector<float> scales;
-  const ClipSquares squares = ClipSquaresOf(stage);
-  for (size_t i = 0; i < squares.shared.size(); ++i) {
-    const double norm = std::sqrt(squares.shared[i] + (spread.empty() ? 0 : spread[i]));
-    // A NaN fails the comparison.
+  for (const double norm : norms) {
     scales.push_back(norm > clip_norm ? static_cast<float>(clip_norm / norm) : 1.0f);
   }
   return scales;
@@ -84,10 +88,9 @@ InnerOptimizer::InnerOptimizer(const AdamWSpec& spec, const Stage& stage)
     : m_(at::zeros_like(stage.parameters())), v_(at::zeros_like(stage.parameters())), spec_(spec) {}
 
 int InnerOptimizer::Step(int64_t step, int64_t steps, Stage* stage,
-                         const std::vector<double>& spread) {
+                         const std::vector<double>& norms) {
   const std::vector<float> scales =
-      Clips(step) ? ClipScales(spec_.clip_norm, *stage, spread)
-                  : std::vector<float>(stage->layout().clip_groups.size(), 1.0f);
+      Clips(step) ? ClipScales(spec_.clip_norm, norms) : std::vector<float>(norms.size(), 1.0f);
   BeginStep(step, LearningRate(spec_, step, steps));
   for (const ParameterSlot& slot : stage->layout().slots) {
     Update(slot, scales[static_cast<size_t>(slot.clip_group)], stage);

@@ -41,10 +41,13 @@ struct ClipSquares {
 };
 ClipSquares ClipSquaresOf(const Stage& stage);
 
-// By what the gradient of each clip group is multiplied so that it is at most `clip_norm` long; 1: it
-// is not clipped. A NaN norm leaves NaN gradients as they are: the loss reports it.
-std::vector<float> ClipScales(double clip_norm, const Stage& stage,
-                              const std::vector<double>& spread = {});
+// The gradient's norm of each clip group. `spread`: squares of what is spread, of all ranks together;
+// empty: nothing is spread.
+std::vector<double> GradientNorms(const Stage& stage, const std::vector<double>& spread = {});
+
+// The factor of each clip group's gradient that makes it at most `clip_norm` long; 1: it is not
+// clipped. `norms`: finite, of GradientNorms.
+std::vector<float> ClipScales(double clip_norm, const std::vector<double>& norms);
 
 // What moves the parameters of one stage after every inner step. Two moments in flat buffers, where
 // the parameters lie, of which an optimizer uses what it needs: checkpoints, groups that join and
@@ -54,10 +57,10 @@ class InnerOptimizer {
   InnerOptimizer(const AdamWSpec& spec, const Stage& stage);
   virtual ~InnerOptimizer() = default;
 
-  // One update from stage->gradients(). `step` counts from 0. `spread`: of each clip group the
-  // squares that are spread, of all ranks together; empty: nothing is spread. Returns how many clip
-  // groups had a larger norm than clip_norm: their gradients count scaled down to it.
-  int Step(int64_t step, int64_t steps, Stage* stage, const std::vector<double>& spread = {});
+  // One update from stage->gradients(), whose norms are `norms`; the caller has found them finite.
+  // `step` counts from 0. Returns the number of clip groups with a norm above clip_norm: their
+  // gradients are scaled down to it.
+  int Step(int64_t step, int64_t steps, Stage* stage, const std::vector<double>& norms);
 
   void ForgetMoments();  // as new
 

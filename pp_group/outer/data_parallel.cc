@@ -139,7 +139,7 @@ class DataParallel : public OuterAlgorithm {
   }
   at::Tensor Clipped(double longest, const Stage& stage) {
     const at::Tensor gradient = stage.gradients().to(at::kCPU, at::kFloat, false, /*copy=*/true);
-    const std::vector<float> scales = ClipScales(longest, stage);
+    const std::vector<float> scales = ClipScales(longest, GradientNorms(stage));
     for (size_t i = 0; i < scales.size(); ++i) {
       if (scales[i] == 1) continue;
       const ClipGroup& group = stage.layout().clip_groups[i];

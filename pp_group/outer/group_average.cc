@@ -14,6 +14,7 @@
 #include "compressors/catalog.h"
 #include "compressors/numbers/noise.h"
 #include "compressors/saved_state.h"
+#include "pp_group/finite.h"
 
 namespace longhaul {
 namespace {
@@ -56,17 +57,6 @@ double SquaredNorm(const at::Tensor& x) {
   const float* values = x.const_data_ptr<float>();
   for (int64_t i = 0; i < x.numel(); ++i) sum += static_cast<double>(values[i]) * values[i];
   return sum;
-}
-
-// Without the copies that at::isfinite makes on its way.
-bool AllFinite(const at::Tensor& x) {
-  constexpr uint32_t kExponent = 0x7F800000;
-  const float* values = x.const_data_ptr<float>();
-  uint32_t bad = 0;
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    bad |= static_cast<uint32_t>((std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent);
-  }
-  return bad == 0;
 }
 
 absl::Status OfGroup(int group, const absl::Status& status) {

@@ -78,7 +78,7 @@ class GroupAverage {
   absl::StatusOr<std::vector<double>> SquaredNorms(const at::Tensor& scratch);
   // The mean over the members but those that `left_out` (by place in members()) names, [N]; valid
   // until the next Encode. After SquaredNorms. NaN where nobody is left or a frame that counts is
-  // not finite: the next loss reports it.
+  // not finite: OuterRound and Trainer end the step then.
   absl::StatusOr<at::Tensor> Average(const at::Tensor& scratch, const std::vector<bool>& left_out);
   // Receive, SquaredNorms and Average of all.
   absl::StatusOr<at::Tensor> Finish(const at::Tensor& scratch);

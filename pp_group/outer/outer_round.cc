@@ -1,11 +1,13 @@
 #include "pp_group/outer/outer_round.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
 #include <ATen/ATen.h>
 
+#include "absl/strings/str_cat.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/outer/poison.h"
 #include "pp_group/train_spec.h"
@@ -237,7 +239,13 @@ absl::Status OuterRound::Average(const OuterExchange& e) {
     RankState& state = *ranks_[i];
     busy_ = &state;
     const absl::Duration start = now_();
-    const std::vector<bool> poisoned = PoisonedMembers(NormsOverStages(squared_norms_[i]));
+    const std::vector<double> norms = NormsOverStages(squared_norms_[i]);
+    if (std::none_of(norms.begin(), norms.end(), [](double norm) { return std::isfinite(norm); })) {
+      return absl::OutOfRangeError(
+          absl::StrCat("step ", e.begun, ", group ", state.rank.group, ", stage ", state.rank.stage,
+                       ": NaN or Inf in the outer delta of every group that meets"));
+    }
+    const std::vector<bool> poisoned = PoisonedMembers(norms);
     if (absl::Status s = state.outer->Average(e.fragment, poisoned); !s.ok()) return s;
     Count(state, start, kWork, "average", e);
   }

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "pp_group/finite.h"
 #include "pp_group/state/checkpoint.h"
 #include "pp_group/step_agreement.h"
 #include "pp_group/train_spec.h"
@@ -43,6 +44,11 @@ absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
                         .sections = {}};
   for (const auto& [name, tensor] : TensorsOf(state, step)) {
     const at::Tensor host = tensor.cpu();
+    if (!AllFinite(host)) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "step ", step, ", group ", state.rank.group, ", stage ", state.rank.stage,
+          ": NaN or Inf in ", name, ", so that no checkpoint of this step is written"));
+    }
     const auto* bytes = static_cast<const std::byte*>(host.const_data_ptr());
     checkpoint.sections.emplace_back(name, std::vector<std::byte>(bytes, bytes + tensor.nbytes()));
   }

@@ -53,7 +53,7 @@ size_t ScratchPer1024(std::string_view name) {
     name = name.substr(0, name.rfind('+'));
   }
   if (name.ends_with("+mc") || name == "dgc") return 12 * 1024;
-  if (name == "onebit-adam") return 8 * 1024;
+  if (name == "onebit-adam" || name == "onebit-sgd") return 8 * 1024;
   if (name.starts_with("topk-") || name.starts_with("randk-") || name.starts_with("16x") ||
       name == "100x" || name == "sparseloco") {
     return 8 * 1024 / 4;  // 8 bytes per kept element, of which there is at most one in four here

@@ -184,7 +184,8 @@ TEST(Catalog, IdsAreFixedForEver) {
       {"identity", 0x05},     {"dyn8-b4096", 0x23},   {"nvfp4", 0x52},
       {"tah4-g64", 0x60},     {"tah4-g32", 0x61},     {"qsgd4", 0x8c},
       {"qsgd8", 0x8d},        {"aqsgd2", 0x68},       {"aqsgd4", 0x69},
-      {"aqsgd8", 0x6a},       {"diloco-x", 0x91},     {"demo-dct", 0xa1}};
+      {"aqsgd8", 0x6a},       {"gact4-g256", 0x6c},   {"diloco-x", 0x91},
+      {"demo-dct", 0xa1}};
   EXPECT_EQ((*MakeCodec("powersgd-r3"))->id(), 0x90);
   EXPECT_EQ((*MakeCodec("gauss-0.01"))->id(), 0xb0);
   std::set<uint16_t> seen;

@@ -46,6 +46,7 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"aqsgd2", {16}},  // the first visit; mirror_test.cc has the others
     {"aqsgd4", {16}},
     {"aqsgd8", {16}},
+    {"gact4-g256", {4.25}},
     {"stat2", {2, 32 * 5}},
     {"stat4", {4, 32 * 17}},
     {"stat8", {8, 32 * 257}},

@@ -53,8 +53,9 @@ class CodecContract : public testing::TestWithParam<std::string> {
   bool LowRank() const { return Plain().starts_with("powersgd-r") || Plain() == "diloco-x"; }
   bool Saturates() const { return GetParam().ends_with("+sat"); }
   bool Noisy() const {
-    return Plain().starts_with("qsgd") || Plain().starts_with("randk-") ||
-           Plain().starts_with("gauss-") || Parts().find("+sr") != std::string::npos;
+    return Plain().starts_with("qsgd") || Plain().starts_with("gact") ||
+           Plain().starts_with("randk-") || Plain().starts_with("gauss-") ||
+           Parts().find("+sr") != std::string::npos;
   }
   // One scale, table or choice for the whole tensor.
   bool WholeTensor() const {

@@ -43,6 +43,7 @@ const std::vector<Family>& Families() {
       {"fp4", {"mxfp4", "mxfp4-h32", "mxfp4-h32+sr", "nvfp4", "e3m0-b64"}},
       {"tah", {"tah4-g64", "tah4-g32"}},
       {"aqsgd", {"aqsgd2", "aqsgd4", "aqsgd8"}},
+      {"gact", {"gact4-g256"}},
       {"gauss", {"gauss-0.01"}},
       {"topk",
        {"topk-64of4096+fp16", "topk-3of7+none", "topk-40of100+int4-b64", "topk-1of4096+dyn8-b4096",

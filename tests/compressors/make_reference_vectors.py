@@ -3,7 +3,7 @@
 Run by hand in an environment with `pip install gguf ml_dtypes numpy`, from this folder:
     python3 make_reference_vectors.py > reference_vectors.h
 ggml's blocks come from the gguf package (a numpy reference of ggml's C), the small floats from
-ml_dtypes. Long results are stored as their CRC32C, short ones as bytes.
+ml_dtypes, GACT's codes from numpy and the papers' definitions below. Long results are stored as their CRC32C, short ones as bytes.
 """
 import gguf
 import ml_dtypes
@@ -44,6 +44,36 @@ def blocks(name, qtype, x):
             f"    0x{crc32c(back.tobytes()):08X},\n    {{{first}}}}};\n")
 
 
+def uniform(key, n):
+    """u in [0, 1) of elements 0 .. n - 1: Philox4x32-10 (Salmon et al. 2011), word >> 8 over 2^24."""
+    mask = np.uint64(0xFFFFFFFF)
+    i = np.arange((n + 3) // 4, dtype=np.uint64)
+    c = [i & mask, i >> np.uint64(32), np.zeros_like(i), np.zeros_like(i)]
+    k = [key & 0xFFFFFFFF, key >> 32]
+    for _ in range(10):
+        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [(b >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]), b & mask,
+             (a >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]), a & mask]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return ((np.stack(c, 1).reshape(-1)[:n] >> np.uint64(8)) * 2.0**-24).astype(np.float32)
+
+
+def gact(name, x, key):
+    """GACT (arXiv 2206.11357): 4 bits, groups of 256, min and range / 15 in fp32, stochastic rounding."""
+    groups = x.reshape(-1, 256)
+    z = groups.min(1, keepdims=True)
+    s = (groups.max(1, keepdims=True) - z) / np.float32(15)
+    u = uniform(key, x.size).reshape(groups.shape)
+    q = np.clip(np.floor((groups - z) * (np.float32(1) / s) + u), 0, 15)
+    codes = q.astype(np.uint8).reshape(-1)
+    data = z.tobytes() + s.tobytes() + (codes[0::2] | codes[1::2] << 4).tobytes()
+    back = z + q.astype(np.float32) * s
+    first = ", ".join(str(b) for b in data[:34])
+    return (f"inline constexpr Blocks {name} = {{\n    0x{crc32c(data):08X},\n"
+            f"    0x{crc32c(back.tobytes()):08X},\n    {{{first}}}}};\n"
+            f"inline constexpr uint64_t {name}Seed = {key:#x};\n")
+
+
 def mini(name, dtype, codes):
     values = np.arange(codes, dtype=np.uint8).view(dtype).astype(np.float32)
     x = []
@@ -68,6 +98,8 @@ def main():
     print(blocks("kGgufQ8", q.Q8_0, x))
     print(blocks("kGgufQ4", q.Q4_0, x))
     print(blocks("kGgufMxFp4", q.MXFP4, x))
+    print("// The same of 256 groups of 256, by numpy.")
+    print(gact("kGact", x, 0x0123456789ABCDEF))
     print("// Values of the non-negative finite codes as bits; codes of every value, every tie and its")
     print("// neighbours, first positive, then negative.")
     print(mini("kE4M3", ml_dtypes.float8_e4m3fn, 127))

@@ -1,4 +1,5 @@
-// Against other implementations: ggml's blocks by the gguf package, FP8, FP4 and E8M0 by ml_dtypes.
+// Against other implementations: ggml's blocks by the gguf package, FP8, FP4 and E8M0 by ml_dtypes,
+// GACT by numpy.
 // Their answers stand in reference_vectors.h, which make_reference_vectors.py writes.
 #include "tests/compressors/reference_vectors.h"
 
@@ -35,15 +36,15 @@ uint32_t CrcOf(const std::vector<T>& v) {
   return Crc32c(std::as_bytes(std::span(v)));
 }
 
-std::vector<std::byte> PayloadOf(const char* name) {
+std::vector<std::byte> PayloadOf(const char* name, uint64_t seed = 1) {
   const auto frame =
-      *EncodeToFrame(**MakeCodec(name), OwnedTensor(Inputs(), {1, kElements}).view());
+      *EncodeToFrame(**MakeCodec(name), OwnedTensor(Inputs(), {1, kElements}).view(), seed);
   return {frame.begin() + kFrameHeaderBytes, frame.end()};
 }
 
-std::vector<float> Decoded(const char* name) {
+std::vector<float> Decoded(const char* name, uint64_t seed = 1) {
   const auto codec = *MakeCodec(name);
-  const auto frame = *EncodeToFrame(*codec, OwnedTensor(Inputs(), {1, kElements}).view());
+  const auto frame = *EncodeToFrame(*codec, OwnedTensor(Inputs(), {1, kElements}).view(), seed);
   OwnedTensor y({1, kElements}, DType::kF32);
   EXPECT_TRUE(codec->Decode(frame, nullptr, y.mutable_view()).ok());
   return y.floats();
@@ -81,6 +82,10 @@ TEST(Gguf, MxFp4IsItsCodeForCode) {
   std::vector<float> values = Decoded("mxfp4");
   for (float& v : values) v = v == 0 ? 0.0f : v;
   ExpectBlocks(bytes, values, kGgufMxFp4);
+}
+
+TEST(Numpy, GactIsItsByteForByte) {
+  ExpectBlocks(PayloadOf("gact4-g256", kGactSeed), Decoded("gact4-g256", kGactSeed), kGact);
 }
 
 void ExpectMini(MiniFloat type, std::span<const uint32_t> values, uint32_t rounded_crc) {

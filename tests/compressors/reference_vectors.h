@@ -25,6 +25,13 @@ inline constexpr Blocks kGgufMxFp4 = {
     0x7B9E132C, 0x764FD607, {128, 0, 240, 13, 224, 0, 147, 81, 0, 16, 16,  0, 0,   0, 1, 0,   5,
                              128, 0, 192, 0,  0,   0, 11,  0,  1, 78, 208, 0, 224, 0, 0, 156, 9}};
 
+// The same of 256 groups of 256, by numpy.
+inline constexpr Blocks kGact = {
+    0x504CD539, 0x5F59AFC5, {14,  211, 113, 193, 163, 188, 126, 193, 15,  58, 127, 193,
+                             125, 39,  126, 193, 81,  92,  116, 193, 189, 13, 106, 193,
+                             79,  94,  124, 193, 232, 50,  124, 193, 74,  168}};
+inline constexpr uint64_t kGactSeed = 0x123456789abcdef;
+
 // Values of the non-negative finite codes as bits; codes of every value, every tie and its
 // neighbours, first positive, then negative.
 inline constexpr uint32_t kE4M3Values[] = {

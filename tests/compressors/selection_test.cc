@@ -233,8 +233,9 @@ TEST(RandK, IsUnbiasedWithoutErrorFeedback) {
 TEST(StochasticRounding, IsUnbiased) {
   const Shape shape = {1, 96};
   const OwnedTensor x(Draw(Distribution::kLaplace, 96, 4), shape);
-  for (const char* name : {"int8-b64+sr", "int4-b64+sr", "int4-b64-h64+sr", "minmax2-b64+sr",
-                           "minmax4-b64-h64+sr", "mxfp4+sr", "mxfp4-h32+sr", "qsgd4", "qsgd8"}) {
+  for (const char* name :
+       {"int8-b64+sr", "int4-b64+sr", "int4-b64-h64+sr", "minmax2-b64+sr", "minmax4-b64-h64+sr",
+        "mxfp4+sr", "mxfp4-h32+sr", "qsgd4", "qsgd8", "gact4-g256"}) {
     const auto codec = *MakeCodec(name);
     const int rounds = 10'000;
     std::vector<double> sum(96), square(96);

@@ -45,7 +45,7 @@ endif()
 longhaul_fuzzer(compressors/decoder_fuzz.cc LIBS longhaul::compressors)
 if(LONGHAUL_FUZZERS)
   foreach(family cast fp8 int_block ggml_block dynamic_map minmax fp4 tah
-                 aqsgd gauss topk randk statistical sign qsgd powersgd diloco_x demo
+                 aqsgd gact gauss topk randk statistical sign qsgd powersgd diloco_x demo
                  ef21 frame)
     add_custom_command(TARGET compressors_decoder_fuzz POST_BUILD
       COMMAND ${CMAKE_COMMAND} -E create_symlink compressors_decoder_fuzz

@@ -18,7 +18,7 @@ TEST(Doctor, NamesEverythingAndEndsWithWhatShapesTheLinks) {
   for (const char* subject :
        {"kernel", "private lab", "namespaces without root", "sch_netem", "/dev/net/tun",
         "real-time", "clock source", "cores", "congestion controls", "buffer limits", "torch",
-        "UCX", "libtorrent", "GPU", "links will be shaped by: "}) {
+        "UCX", "libtorrent", "GPU", "GPU codecs", "links will be shaped by: "}) {
     EXPECT_THAT(doctor.text, HasSubstr(subject));
   }
   EXPECT_THAT(doctor.text, HasSubstr("`longhaul weights`"));

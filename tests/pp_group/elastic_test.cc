@@ -99,14 +99,17 @@ TEST(Poison, TheOthersTakeTheMeanOfThemselves) {
   EXPECT_EQ(EqualHashes(reports), hashes);
 }
 
-TEST(Poison, WhereAllAreNoNumbersTheLossSaysIt) {
-  const auto trainer = NewTrainer(SmallSpec(2, 2));
-  StepTo(*trainer, 4);
-  trainer->Poison(0, kNan);
-  trainer->Poison(1, kNan);
-  EXPECT_THAT(StepTo(*trainer, 5).front().left_out, ElementsAre(0, 1));
-  const auto reports = StepTo(*trainer, 6);
-  EXPECT_TRUE(std::isnan(*reports.back().loss));
+TEST(Poison, WhereAllAreNoNumbersTheRoundIsOutOfRange) {
+  for (const int stages : {1, 2}) {
+    const auto trainer = NewTrainer(SmallSpec(stages, 2));
+    StepTo(*trainer, 4);
+    trainer->Poison(0, kNan);
+    trainer->Poison(1, kNan);
+    const absl::Status status = trainer->Step().status();
+    EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr("step 5, group 0, stage 0: NaN or Inf in the outer delta"));
+  }
 }
 
 // All members of now, over new memory backends each time.
@@ -154,6 +157,30 @@ TEST(Elastic, AGroupThatComesBackHoldsTheOthersBits) {
   EXPECT_EQ(reports.size(), 6u);
   EXPECT_EQ(reports.front().group, 0);
   EqualHashes(reports);
+}
+
+// Its gradient in step 3: it is left out as a group whose delta is no number, and both go on.
+TEST(Elastic, AGroupWhoseGradientIsNoNumberIsLeftOutOfTheRound) {
+  const TrainSpec spec = SmallSpec(2, 3);
+  const auto healthy = NewTrainer(spec);
+  StepTo(*healthy, 4);
+  healthy->Poison(1, kNan);
+  const std::vector<uint64_t> without = EqualHashes(StepTo(*healthy, 5));
+
+  WhoIsThere keeper(2);
+  keeper.groups = {0, 1, 2};
+  Trainer* running = nullptr;
+  std::vector<LocalRank> ranks = MemoryRanks(spec);
+  ranks[3].watch = [&running](const BoundaryTensor& x) {  // group 1, stage 1
+    if (x.gradient && running->step() == 2) x.values.detach()[0][0] = std::nanf("");
+  };
+  auto trainer = Trainer::Create(spec, std::move(ranks), SmallCorpus(), TestClock, &keeper);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  running = trainer->get();
+  const auto reports = StepTo(**trainer, 5);
+  for (const StepReport& r : reports) EXPECT_THAT(r.left_out, ElementsAre(1));
+  EXPECT_EQ(EqualHashes(reports), without);
+  for (const StepReport& r : StepTo(**trainer, 10)) EXPECT_THAT(r.left_out, IsEmpty());
 }
 
 TEST(Elastic, WithNobodyLeftThereIsNoStateToTake) {

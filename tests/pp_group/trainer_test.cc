@@ -1,7 +1,10 @@
 #include "pp_group/trainer.h"
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -17,6 +20,8 @@
 
 namespace longhaul {
 namespace {
+
+using testing::HasSubstr;
 
 TEST(Trainer, Bfloat16BoundariesTrainAndSplitWithoutAnotherBit) {
   for (const char* model : {"gpt_aten", "llama_aten"}) {
@@ -298,14 +303,105 @@ TEST(Trainer, EvaluationBeyondTheHeldOutPartIsAnError) {
   EXPECT_TRUE(absl::IsInvalidArgument(trainer->Evaluate(BoundaryCodec::kOff, rows + 1).status()));
 }
 
-TEST(Trainer, DivergedTrainingReportsNan) {
+TEST(Trainer, ALossOfNoNumberIsOutOfRangeInItsStep) {
   TrainSpec spec = SmallSpec(2, 2);
   spec.inner.lr = 1e30;
   spec.inner.warmup_steps = 0;
-  const History history = RunAll(spec);
-  ASSERT_EQ(history.losses.size(), 24u);
-  EXPECT_TRUE(std::isfinite(history.losses.front()));
-  EXPECT_TRUE(std::isnan(history.losses.back()));
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  const auto first = trainer->Step();
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status evaluated = trainer->Evaluate(BoundaryCodec::kOff, 4).status();
+  EXPECT_TRUE(absl::IsOutOfRange(evaluated)) << evaluated;
+  EXPECT_THAT(std::string(evaluated.message()),
+              HasSubstr("step 1, group 0, stage 1: the held-out loss is"));
+  const absl::Status second = trainer->Step().status();
+  EXPECT_TRUE(absl::IsOutOfRange(second)) << second;
+  EXPECT_THAT(std::string(second.message()), HasSubstr("step 2, group 0, stage "));
+  EXPECT_EQ(trainer->step(), 1);
+}
+
+// Of a run of 2 stages whose last one sends a gradient of no numbers in step 3, so that the first
+// stage's alone is not finite and the loss is.
+class NoNumberInAGradient {
+ public:
+  explicit NoNumberInAGradient(const TrainSpec& spec) {
+    std::vector<LocalRank> ranks = MemoryRanks(spec);
+    ranks[1].watch = [this](const BoundaryTensor& x) {
+      if (x.gradient && trainer_->step() == 2) x.values.detach()[0][0] = std::nanf("");
+    };
+    trainer_ = *Trainer::Create(spec, std::move(ranks), SmallCorpus(), TestClock);
+  }
+  Trainer& trainer() { return *trainer_; }
+  // What step 3 says.
+  absl::Status Third() {
+    for (int step = 1; step < 3; ++step) EXPECT_TRUE(trainer_->Step().ok());
+    return trainer_->Step().status();
+  }
+
+ private:
+  std::unique_ptr<Trainer> trainer_;
+};
+
+TEST(Divergence, OfAGradientIsSaidInItsStepByEveryOptimizerWithAndWithoutClipping) {
+  at::set_num_threads(1);
+  for (const char* optimizer : {"adamw", "muon", "sgd"}) {
+    for (const double clip_norm : {1.0, std::numeric_limits<double>::infinity()}) {
+      for (const int groups : {1, 2}) {
+        TrainSpec spec = SmallSpec(2, groups);
+        spec.inner.optimizer = optimizer;
+        spec.inner.clip_norm = clip_norm;
+        EXPECT_EQ(NoNumberInAGradient(spec).Third(),
+                  absl::OutOfRangeError("step 3, group 0, stage 0: NaN or Inf in the gradient of "
+                                        "embedding.token"))
+            << optimizer << ", clip " << clip_norm << ", groups " << groups;
+      }
+    }
+  }
+}
+
+TEST(Divergence, OfAGradientTouchesNothingOfAnyRank) {
+  const TrainSpec spec = SmallSpec(2, 2);
+  const auto moments = [](Trainer& trainer, const std::string& name) {
+    std::string all;
+    for (int stage = 0; stage < 2; ++stage) {
+      const std::string folder = testing::TempDir() + "/divergence_" + name;
+      std::filesystem::create_directories(folder);
+      EXPECT_TRUE(trainer.WriteState(stage, 0, 1, folder).ok());
+      for (const char* file : {"/moments-0/first.f32", "/moments-0/second.f32"}) {
+        std::ifstream in(folder + file, std::ios::binary);
+        all.append(std::istreambuf_iterator<char>(in), {});
+      }
+      std::filesystem::remove_all(folder);
+    }
+    return all;
+  };
+  NoNumberInAGradient broken(spec);
+  EXPECT_TRUE(absl::IsOutOfRange(broken.Third()));
+  EXPECT_EQ(broken.trainer().step(), 2);
+  const std::unique_ptr<Trainer> whole = NewTrainer(spec);
+  History history;
+  RunSteps(*whole, 2, &history);
+  const std::string after_two = moments(*whole, "whole");
+  EXPECT_GT(after_two.size(), 1000u);
+  EXPECT_TRUE(moments(broken.trainer(), "broken") == after_two);
+  RunSteps(*whole, 1, &history);
+  EXPECT_FALSE(moments(*whole, "whole") == after_two);
+}
+
+TEST(Divergence, OfParametersIsNoCheckpoint) {
+  TrainSpec spec = SmallSpec(2, 1);
+  spec.inner.lr = 1e39;  // beyond f32
+  spec.inner.warmup_steps = 0;
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  ASSERT_TRUE(trainer->Step().ok());
+  const std::string folder = testing::TempDir() + "/divergence_checkpoint";
+  std::filesystem::create_directories(folder);
+  const absl::Status saved = trainer->SaveCheckpoint(folder);
+  EXPECT_TRUE(absl::IsOutOfRange(saved)) << saved;
+  EXPECT_THAT(std::string(saved.message()),
+              HasSubstr("step 1, group 0, stage 0: NaN or Inf in parameters"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Trainer, DeadNeighbourIsUnavailableAndSaysWhere) {

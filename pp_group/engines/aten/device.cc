@@ -31,6 +31,10 @@ GpuMemory MemoryOfGpu(int gpu) {
 }
 
 at::Device DeviceOf(const ComputeSpec& compute) {
+  // Products of 16-bit tensors are summed in f32: torch's default lets cuBLAS add the partial sums of
+  // a long product in 16 bits.
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
+  at::globalContext().setAllowFP16ReductionCuBLAS(false);
   if (compute.device == "cpu") return at::kCPU;
   const std::optional<int> gpu = GpuOfRank(compute.device, 0, 1);
   TORCH_CHECK(gpu && compute.device != kGpuOfRank, "device '", compute.device,

@@ -8,7 +8,8 @@
 
 namespace longhaul {
 
-// Of what CheckDevice has passed. A GPU makes the whole process deterministic first.
+// Of what CheckDevice has passed. From then on the process sums 16-bit products in f32; a GPU also
+// makes it deterministic.
 at::Device DeviceOf(const ComputeSpec& compute);
 at::ScalarType DtypeOf(const ComputeSpec& compute);
 

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -65,7 +67,26 @@ TEST_F(Faults, NanLossIsRecordedAsDiverged) {
   const CommandResult result =
       RunLonghaul(Arguments({"train.lr=1e18", "train.clip_norm=1e30", "train.steps=30"}));
   EXPECT_EQ(result.exit_status, 1) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("diverged"));
+  EXPECT_THAT(result.output, HasSubstr("diverged in step "));
+  EXPECT_THAT(result.output, HasSubstr("; lower train.lr"));
+}
+
+// Each stage a process and boundaries that carry NaN: the rank that finds it ends the run in its step,
+// and no checkpoint of that step is whole.
+TEST_F(Faults, NanGradientOfAStageEndsTheRunOverLinks) {
+  if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
+  const CommandResult result = RunLonghaul(
+      Arguments({"net.transport=ucx", "net.profile=" + LinksWithoutRates(scratch_, 2),
+                 "boundary.forward=none", "boundary.backward=none", "train.lr=1e18",
+                 "train.clip_norm=1e30", "train.steps=30", "checkpoint.every_steps=1"}));
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("diverged in step "), HasSubstr(", stage "),
+                                   HasSubstr("; lower train.lr")));
+  std::map<std::string, int> files_of_step;  // "step2.ckpt"
+  for (const std::string& path : Checkpoints()) ++files_of_step[path.substr(path.rfind("step"))];
+  const size_t at = result.output.find("diverged in step ") + std::strlen("diverged in step ");
+  const std::string step = result.output.substr(at, result.output.find(',', at) - at);
+  EXPECT_LT(files_of_step["step" + step + ".ckpt"], 2) << "step " << step;
 }
 
 TEST_F(Faults, InterruptEndsWithinTwoSeconds) {

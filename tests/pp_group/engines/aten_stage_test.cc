@@ -8,6 +8,8 @@
 #include "compressors/numbers/noise.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pp_group/engines/aten/device.h"
+#include "pp_group/engines/aten/ops.h"
 #include "pp_group/kernels/kernels.h"
 #include "pp_group/models/model.h"
 #include "pp_group/optimizer/adamw.h"
@@ -299,6 +301,55 @@ TEST(AtenStage, DeviceUpdateIsTheKernelsUpToRounding) {
   EXPECT_TRUE(at::allclose(theta2.cpu(), theta, 1e-6, 1e-7));
   EXPECT_TRUE(at::allclose(m2.cpu(), m, 1e-6, 1e-7));
   EXPECT_TRUE(at::allclose(v2.cpu(), v, 1e-6, 1e-7));
+}
+
+// Positive terms, then as many negative ones: their partial sums are far larger than the result, so
+// that rounding those to 16 bits shows.
+class LongProduct : public testing::Test {
+ protected:
+  static constexpr int64_t kTerms = 16384, kRows = 48, kColumns = 40;
+  static at::Tensor Draw(int64_t n, uint64_t seed) {
+    std::vector<float> values(static_cast<size_t>(n * kTerms));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = 0.5f + NoiseUniform(seed, NoisePurpose::kSampling, i);
+    }
+    return at::tensor(values).view({n, kTerms}).to(at::kBFloat16);
+  }
+  LongProduct() { b_.narrow(1, kTerms / 2, kTerms / 2).neg_(); }
+
+  // The largest error in units of what f32 sums and one rounding to bf16 allow.
+  double Excess(const at::Tensor& y) const {
+    const at::Tensor a = a_.to(at::kDouble), b = b_.to(at::kDouble);
+    const at::Tensor exact = at::mm(a, b.t()), of_terms = at::mm(a.abs(), b.abs().t());
+    const at::Tensor allowed = exact.abs() * 0x1.1p-9 + of_terms * 0x1p-16;
+    return ((y.cpu().to(at::kDouble) - exact).abs() / allowed).max().item<double>();
+  }
+
+  const at::Tensor a_ = Draw(kRows, 1), b_ = Draw(kColumns, 2);  // [rows, K], [columns, K]
+};
+
+TEST_F(LongProduct, OfBfloat16IsSummedInFloat) {
+  const ComputeSpec compute =
+      OnTestDevice(Small("llama"), {.dtype = "bfloat16", .attention = "math"});
+  const at::Device device = DeviceOf(compute);
+  for (const auto option : {at::globalContext().allowBF16ReductionCuBLAS(),
+                            at::globalContext().allowFP16ReductionCuBLAS()}) {
+    EXPECT_EQ(option, at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
+  }
+  const at::Tensor a = a_.to(device), b = b_.to(device);
+  std::vector<WeightGradient>* later = nullptr;
+  const AtenParameter weight{b, at::zeros({kColumns, kTerms}, b.options().dtype(at::kFloat)),
+                             &later};
+  EXPECT_LT(Excess(Linear(a, weight)), 1);
+  // A weight's gradient sums over the rows of a micro-batch.
+  const at::Tensor gradient = at::zeros({kRows, kColumns}, b.options().dtype(at::kFloat));
+  AddWeightGradient({gradient, a.t().contiguous(), b.t().contiguous()});
+  EXPECT_LT(Excess(gradient), 1);
+  at::Tensor split = at::zeros({kRows, kColumns}, at::kBFloat16);
+  for (int64_t k = 0; k < kTerms; k += kTerms / 16) {
+    split.add_(at::mm(a_.narrow(1, k, kTerms / 16), b_.narrow(1, k, kTerms / 16).t()));
+  }
+  EXPECT_GT(Excess(split), 10) << "partial sums of 16 bits would not show";
 }
 
 TEST(Models, WhatCannotBeIsRefusedInOneLine) {

@@ -297,7 +297,7 @@ TEST_P(ModelsGolden, LossesGradientsAndUpdatesAreThoseOfPyTorch) {
     EXPECT_NEAR(LearningRate(spec, update, 5), golden_.updates[update].cosine, 1e-12);
     int clipped = -ClippedTwice(update);
     for (size_t s = 0; s < stages_.size(); ++s) {
-      clipped += adamw[s].Step(update, 5, stages_[s].get());
+      clipped += adamw[s].Step(update, 5, stages_[s].get(), GradientNorms(*stages_[s]));
       stages_[s]->ParametersChanged();
     }
     EXPECT_EQ(clipped, golden_.updates[update].norm);

@@ -93,6 +93,23 @@ TEST_P(EveryAlgorithm, HasTheSameBitsOverAnyBackend) {
   EXPECT_EQ(ours.hashes, others.hashes);
 }
 
+// In the first stage of group 1 alone, which is named: nobody has had it yet.
+TEST_P(EveryAlgorithm, AGradientOfNoNumberEndsItsStep) {
+  const TrainSpec spec = SpecOf(GetParam());
+  std::vector<LocalRank> ranks = LoopbackRanks(spec, {});
+  Trainer* running = nullptr;
+  ranks[3].watch = [&running](const BoundaryTensor& x) {
+    if (x.gradient && running->step() == 2) x.values.detach()[0][0] = std::nanf("");
+  };
+  auto trainer = Trainer::Create(spec, std::move(ranks), SmallCorpus(), TestClock);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  running = trainer->get();
+  for (int step = 1; step < 3; ++step) ASSERT_TRUE(running->Step().ok());
+  EXPECT_EQ(running->Step().status(),
+            absl::OutOfRangeError(
+                "step 3, group 1, stage 0: NaN or Inf in the gradient of embedding.token"));
+}
+
 // Killed after every step in turn, whatever is in flight then.
 TEST_P(EveryAlgorithm, GoesOnAfterAKillBitForBit) {
   const TrainSpec spec = SpecOf(GetParam());
