@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -18,6 +17,7 @@
 #include "experiments/launch/rank_output.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
+#include "experiments/run/cancel_signal.h"
 #include "experiments/spec/known_names.h"
 #include "netem/lab_control/lab_client.h"
 #include "netem/lab_control/node_entry.h"
@@ -35,7 +35,7 @@ struct LaunchOptions {
   std::string grace = "5s";
   std::string probe = "full", out_of_bounds = "stop";
   bool raw = false;
-  int port = 29500;
+  int port = kMasterPort;
   OutputOptions output;
 };
 
@@ -45,7 +45,7 @@ class Launch {
   Launch(const LaunchOptions& options, std::vector<std::string> command, CommandOutput& out)
       : options_(options), command_(std::move(command)), out_(out) {}
 
-  // The program's exit status: 0, or that of the first rank that ended otherwise.
+  // 0, the exit status of the first rank that ended otherwise, or 128 + the signal that ended it all.
   absl::StatusOr<int> Run();
 
  private:
@@ -58,7 +58,8 @@ class Launch {
   absl::Status Verify(LinkPhase phase);
   absl::Status Finish(const absl::Status& outcome);
   absl::StatusOr<json> Ask(const json& request, absl::Duration timeout) const;
-  std::map<std::string, std::string> EnvironmentOf(size_t rank) const;
+  absl::StatusOr<json> Probe(LinkPhase phase);
+  EnvironmentChanges EnvironmentOf(size_t rank) const;
   std::string LogFile(size_t rank) const;
   void Show() const;
   void Say(const std::string& line) const {
@@ -77,9 +78,11 @@ class Launch {
   std::optional<Record> record_;
   std::optional<RankOutput> output_;
   int64_t run_ = 0;
-  int status_ = 0;  // of the program
+  int status_ = 0;  // of the program, or 128 + the signal that ended the launch
   bool interrupted_ = false;
-  json before_, counted_;  // the lab's counters around the program
+  sigset_t mask_ = {};                  // of signals blocked, as the program is to find it
+  std::optional<CancelSignal> cancel_;  // while there is a record
+  json before_, counted_;               // the lab's counters around the program
   double began_s_ = 0;
   std::vector<RankEnd> ends_;
   std::vector<std::string> remarks_;
@@ -118,28 +121,29 @@ absl::StatusOr<json> Launch::Ask(const json& request, absl::Duration timeout) co
   return std::move(answer->message);
 }
 
-// What torchrun tells the processes of a job with a node each. The interface is named for libraries
-// that choose one by themselves: in a node there is one that leads anywhere.
-std::map<std::string, std::string> Launch::EnvironmentOf(size_t rank) const {
-  const std::string number = fmt::format("{}", rank);
-  const std::string ranks = fmt::format("{}", lab_.topology.nodes.size());
-  std::map<std::string, std::string> environment = {
-      {"RANK", number},
-      {"WORLD_SIZE", ranks},
-      {"LOCAL_RANK", "0"},
-      {"LOCAL_WORLD_SIZE", "1"},
-      {"GROUP_RANK", number},
-      {"GROUP_WORLD_SIZE", ranks},
-      {"NODE_RANK", number},
-      {"ROLE_RANK", number},
-      {"ROLE_WORLD_SIZE", ranks},
-      {"MASTER_ADDR", lab_.topology.nodes[0].name},
-      {"MASTER_PORT", fmt::format("{}", options_.port)},
-      {"GLOO_SOCKET_IFNAME", "net0"},
-      {"NCCL_SOCKET_IFNAME", "net0"},
-      {"TP_SOCKET_IFNAME", "net0"},
-      {"LONGHAUL_LOG", LogFile(rank)},
-      {"LONGHAUL_RUN", fmt::format("{}", run_)}};
+// A signal ends the probe, and the launch.
+absl::StatusOr<json> Launch::Probe(LinkPhase phase) {
+  const bool full = options_.probe == "full";
+  Say(fmt::format("links: probing {} paths {} the program", lab_.topology.paths.size(),
+                  phase == LinkPhase::kBefore ? "before" : "after"));
+  auto seen =
+      AskLab(*store_, lab_.name,
+             {{"do", "probe"}, {"pings", 20}, {"rate", full}, {"loss_datagrams", full ? 2000 : 0}},
+             absl::Hours(1), cancel_->fd());
+  if (seen.ok()) return std::move(seen->message);
+  if (!absl::IsCancelled(seen.status())) return seen.status();
+  const int signal = cancel_->Take();
+  interrupted_ = true;
+  status_ = 128 + signal;
+  remarks_.push_back(fmt::format("ended by signal {} while links were probed {} the program",
+                                 signal, phase == LinkPhase::kBefore ? "before" : "after"));
+  return seen.status();
+}
+
+EnvironmentChanges Launch::EnvironmentOf(size_t rank) const {
+  EnvironmentChanges environment = JobEnvironment(NamesOf(lab_.topology), rank, options_.port);
+  environment["LONGHAUL_LOG"] = LogFile(rank);
+  environment["LONGHAUL_RUN"] = fmt::format("{}", run_);
   if (!gpus_.empty()) environment["CUDA_VISIBLE_DEVICES"] = gpus_[rank % gpus_.size()];
   if (getenv("OMP_NUM_THREADS") == nullptr) environment["OMP_NUM_THREADS"] = "1";  // as torchrun
   return environment;
@@ -151,14 +155,9 @@ std::string Launch::LogFile(size_t rank) const {
 }
 
 absl::Status Launch::Verify(LinkPhase phase) {
-  const bool full = options_.probe == "full";
   json probe = json::object();
   if (options_.probe != "none") {
-    Say(fmt::format("links: probing {} paths {} the program", lab_.topology.paths.size(),
-                    phase == LinkPhase::kBefore ? "before" : "after"));
-    auto seen =
-        Ask({{"do", "probe"}, {"pings", 20}, {"rate", full}, {"loss_datagrams", full ? 2000 : 0}},
-            absl::Hours(1));
+    auto seen = Probe(phase);
     if (!seen.ok()) return seen.status();
     probe = *std::move(seen);
   }
@@ -213,12 +212,11 @@ absl::Status Launch::ReadyRun() {
 // Forks a process for every rank; what fails leaves those that are started in `running`.
 absl::Status Launch::Start(std::vector<StartedProgram>& running) {
   const sigset_t signals = SignalsOfRun();
-  sigset_t mask;
-  sigprocmask(SIG_BLOCK, &signals, &mask);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
   for (size_t rank = 0; rank < lab_.topology.nodes.size(); ++rank) {
     NodeStart start{.keeps_input = rank == 0, .environment = EnvironmentOf(rank)};
     if (output_) start.before = [this, rank] { return output_->TakeIn(rank); };
-    const auto pid = StartInNode(*store_, lab_, {rank, command_}, start, mask);
+    const auto pid = StartInNode(*store_, lab_, {rank, command_}, start, mask_);
     if (!pid.ok()) return pid.status();
     running.push_back({*pid, fmt::format("rank {}", rank)});
   }
@@ -281,7 +279,7 @@ absl::Status Launch::AfterPrograms() {
 absl::Status Launch::Finish(const absl::Status& outcome) {
   std::error_code ignored;  // what was told is in the record now
   std::filesystem::remove_all(std::filesystem::path(LogFile(0)).parent_path(), ignored);
-  std::string reason(outcome.message());
+  std::string reason(interrupted_ ? "" : outcome.message());
   if (reason.empty() && !remarks_.empty()) reason = fmt::format("{}", fmt::join(remarks_, "; "));
   const RunStatus status = interrupted_                          ? RunStatus::kInterrupted
                            : absl::IsFailedPrecondition(outcome) ? RunStatus::kInvalid
@@ -297,6 +295,10 @@ absl::StatusOr<int> Launch::Run() {
   store_.emplace(*std::move(store));
   // Before the record: a lab that cannot be leaves no row of a run.
   if (absl::Status s = StartLabDaemon(*store_, lab_); !s.ok()) return s;
+  fmt::print(out_.warnings(), "{}", MissingPathsText(lab_.topology));
+  ReportReplaced(JobEnvironment(NamesOf(lab_.topology), 0, options_.port));
+  sigprocmask(SIG_BLOCK, nullptr, &mask_);
+  cancel_.emplace();
   absl::Status outcome = BeginRecord();
   if (outcome.ok()) {
     outcome = ReadyRun();
@@ -306,7 +308,7 @@ absl::StatusOr<int> Launch::Run() {
   }
   const absl::Status down = TakeDown(*store_, lab_.name);
   if (output_) output_->Finish();  // processes that the lab's end has ended may have held our pipes
-  if (!outcome.ok()) return outcome;
+  if (!outcome.ok() && !interrupted_) return outcome;
   if (!down.ok()) return down;
   Show();
   return status_;
@@ -318,8 +320,10 @@ void Launch::Show() const {
     out_.Document(RunJson(*record_, run_, absl::OkStatus()));
     return;
   }
-  fmt::print(out_.progress(), "\n{}",
-             LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_)));
+  if (!ends_.empty()) {
+    fmt::print(out_.progress(), "\n{}",
+               LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_)));
+  }
   for (const std::string& remark : remarks_) fmt::print(out_.warnings(), "{}\n", remark);
   if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
   fmt::print("{}", RecordLine(folder_));

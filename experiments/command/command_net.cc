@@ -125,9 +125,10 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
         },
         std::string(figure.option));
   }
-  command.add_option("--rate-trace", options->traces,
-                     "a rate that changes as recorded, mahimahi's format or 'seconds, Mbit/s' a "
-                     "line: FILE, or 'a>b=FILE' for one direction (tap)");
+  command.add_option(
+      "--rate-trace", options->traces,
+      "a rate that changes as recorded, mahimahi's format or times and rates under a "
+      "line that names their units: FILE, or 'a>b=FILE' for one direction (tap)");
 }
 
 namespace {

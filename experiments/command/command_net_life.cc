@@ -35,7 +35,7 @@ absl::StatusOr<std::optional<GatewaySpec>> GatewayOf(const UpOptions& options) {
   return spec;
 }
 
-absl::StatusOr<std::string> Up(const UpOptions& options) {
+absl::StatusOr<LabSpec> Up(const UpOptions& options) {
   auto spec = LabOf(*options.links);
   if (!spec.ok()) return spec.status();
   if (!options.name.empty()) spec->name = options.name;
@@ -45,18 +45,19 @@ absl::StatusOr<std::string> Up(const UpOptions& options) {
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
   if (auto s = StartLabDaemon(*store, *spec); !s.ok()) return s;
-  return spec->name;
+  return spec;
 }
 
 absl::Status PrintUp(const UpOptions& options) {
-  auto lab = Up(options);
-  if (!lab.ok()) return lab.status();
+  const auto spec = Up(options);
+  if (!spec.ok()) return spec.status();
+  const std::string& lab = spec->name;
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
-  auto info = AskLab(*store, *lab, {{"do", "info"}});
+  auto info = AskLab(*store, lab, {{"do", "info"}});
   if (!info.ok()) return info.status();
   const nlohmann::json& nodes = info->message.at("nodes");
-  fmt::print("lab {} is up: {} node{}, {} path{}; emulator {}, scheduling {}\n", *lab, nodes.size(),
+  fmt::print("lab {} is up: {} node{}, {} path{}; emulator {}, scheduling {}\n", lab, nodes.size(),
              nodes.size() == 1 ? "" : "s", info->message.at("paths").size(),
              info->message.at("paths").size() == 1 ? "" : "s", info->message.value("emulator", ""),
              info->message.value("scheduling", ""));
@@ -65,12 +66,13 @@ absl::Status PrintUp(const UpOptions& options) {
                regions->source);
   }
   fmt::print("{}", GatewayText(info->message));
-  fmt::print(stderr, "{}", JitterText(info->message.at("paths")));
+  fmt::print(stderr, "{}{}", MissingPathsText(spec->topology),
+             JitterText(info->message.at("paths")));
   if (nodes.size() >= 2) {
     fmt::print(
         "next: longhaul net exec {}/{} -- ping -c 3 {};  longhaul net probe {};  "
         "longhaul net down {}\n",
-        *lab, nodes[0].value("name", ""), nodes[1].value("name", ""), *lab, *lab);
+        lab, nodes[0].value("name", ""), nodes[1].value("name", ""), lab, lab);
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -15,18 +16,6 @@
 
 namespace longhaul {
 namespace {
-
-// What mpirun and torchrun tell their processes, where the caller has not said otherwise.
-std::map<std::string, std::string> EnvironmentOf(const Topology& topology, size_t node) {
-  std::map<std::string, std::string> environment = {
-      {"RANK", fmt::format("{}", node)},
-      {"WORLD_SIZE", fmt::format("{}", topology.nodes.size())},
-      {"LOCAL_RANK", "0"},
-      {"MASTER_ADDR", topology.nodes[0].name},
-      {"MASTER_PORT", "29500"}};
-  std::erase_if(environment, [](const auto& one) { return getenv(one.first.c_str()) != nullptr; });
-  return environment;
-}
 
 struct RunOptions {
   std::shared_ptr<LinkOptions> links = std::make_shared<LinkOptions>();
@@ -60,6 +49,9 @@ absl::StatusOr<int> RunLab(const RunOptions& options, const std::vector<std::str
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
   if (auto s = StartLabDaemon(*store, *spec); !s.ok()) return s;
+  fmt::print(stderr, "{}", MissingPathsText(spec->topology));
+  const std::vector<std::string> nodes = NamesOf(spec->topology);
+  ReportReplaced(JobEnvironment(nodes, programs->front().node, kMasterPort));
   // Waited for from here on. Before, one of them ends us, and the lab with us.
   const sigset_t signals = SignalsOfRun();
   sigset_t before;
@@ -68,7 +60,7 @@ absl::StatusOr<int> RunLab(const RunOptions& options, const std::vector<std::str
   absl::Status started;
   for (const NodeProgram& program : *programs) {
     const NodeStart start{.keeps_input = running.empty(),
-                          .environment = EnvironmentOf(spec->topology, program.node)};
+                          .environment = JobEnvironment(nodes, program.node, kMasterPort)};
     auto pid = StartInNode(*store, *spec, program, start, before);
     started = pid.status();
     if (!started.ok()) break;
@@ -104,11 +96,34 @@ void AddNetRunCommand(CLI::App& net, const std::vector<std::string>* program, in
 
 namespace {
 
+// What replaces the caller's environment in one program of a lab that is up. The caller may be part
+// of a job in it, whose place stays: MASTER_ADDR is then one of its nodes.
+absl::StatusOr<EnvironmentChanges> EnvironmentIn(const LabStore& store, const NodeName& where) {
+  if (!CallerHasPlace()) return NodeEnvironment();
+  const auto info = AskLab(store, where.lab, {{"do", "info"}});
+  if (!info.ok()) return info.status();
+  const char* const set = getenv("MASTER_ADDR");
+  const std::string master = set == nullptr ? "" : set;
+  std::vector<std::string> nodes;
+  for (const auto& node : info->message.at("nodes")) {
+    nodes.push_back(node.value("name", ""));
+    if (master == nodes.back() || master == node.value("address", "")) {
+      return NodeEnvironment();
+    }
+  }
+  const auto at = std::find(nodes.begin(), nodes.end(), where.node);
+  return JobEnvironment(nodes, static_cast<size_t>(at - nodes.begin()), kMasterPort);
+}
+
 int Exec(const std::string& where, const std::vector<std::string>& argv) {
   auto name = ParseNodeName(where);
   if (!name.ok()) return Fail(name.status());
   auto store = LabStore::Open();
   if (!store.ok()) return Fail(store.status());
+  const auto changes = EnvironmentIn(*store, *name);
+  if (!changes.ok()) return Fail(changes.status());
+  ReportReplaced(*changes);
+  Apply(*changes);
   auto status = RunInNode(*store, name->lab, name->node, argv);
   return status.ok() ? *status : Fail(status.status());
 }

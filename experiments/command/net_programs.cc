@@ -6,13 +6,17 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "experiments/command/command.h"
 #include "netem/kernel/posix.h"
 #include "netem/lab_control/node_entry.h"
+#include "netem/nodes/node_setup.h"
 
 namespace longhaul {
 namespace {
@@ -33,7 +37,89 @@ absl::Status TakeNoInput() {
   return ErrnoStatus("give a program an empty standard input", errno);
 }
 
+// A process a node: its number, and how many there are.
+constexpr const char* kRanks[] = {"RANK", "GROUP_RANK", "NODE_RANK", "ROLE_RANK"};
+constexpr const char* kCounts[] = {"WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"};
+
+// What launchers tell the processes of a job that is not this lab's.
+constexpr std::string_view kPrefixesOfLaunchers[] = {"TORCHELASTIC_", "OMPI_COMM_WORLD_", "PMIX_",
+                                                     "PMI_"};
+constexpr const char* kOfLaunchers[] = {
+    "ROLE_NAME",    "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT",
+    "NCCL_COMM_ID", "SLURM_PROCID",  "SLURM_LOCALID",   "SLURM_NODEID",    "SLURM_NTASKS"};
+
 }  // namespace
+
+EnvironmentChanges NodeEnvironment() {
+  EnvironmentChanges changes = {{"GLOO_SOCKET_IFNAME", kNodeDevice},
+                                {"NCCL_SOCKET_IFNAME", kNodeDevice},
+                                {"TP_SOCKET_IFNAME", kNodeDevice}};
+  if (getenv("LONGHAUL_INTERFACE") != nullptr) changes["LONGHAUL_INTERFACE"] = kNodeDevice;
+  for (const char* const name : {"UCX_NET_DEVICES", "NCCL_IB_HCA", "OMPI_MCA_btl_tcp_if_include",
+                                 "OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_oob_tcp_if_include",
+                                 "OMPI_MCA_oob_tcp_if_exclude"}) {
+    if (getenv(name) != nullptr) changes[name] = std::nullopt;
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name(*entry, strcspn(*entry, "="));
+    for (const std::string_view prefix : kPrefixesOfLaunchers) {
+      if (name.starts_with(prefix)) changes[std::string(name)] = std::nullopt;
+    }
+  }
+  for (const char* const name : kOfLaunchers) {
+    if (getenv(name) != nullptr) changes[name] = std::nullopt;
+  }
+  return changes;
+}
+
+EnvironmentChanges JobEnvironment(const std::vector<std::string>& nodes, size_t node, int port) {
+  EnvironmentChanges changes = NodeEnvironment();
+  const std::string number = fmt::format("{}", node), count = fmt::format("{}", nodes.size());
+  for (const char* const name : kRanks) changes[name] = number;
+  for (const char* const name : kCounts) changes[name] = count;
+  changes["LOCAL_RANK"] = "0";
+  changes["LOCAL_WORLD_SIZE"] = "1";
+  changes["MASTER_ADDR"] = nodes[0];
+  changes["MASTER_PORT"] = fmt::format("{}", port);
+  return changes;
+}
+
+std::vector<std::string> NamesOf(const Topology& topology) {
+  std::vector<std::string> names;
+  for (const NodeSpec& node : topology.nodes) names.push_back(node.name);
+  return names;
+}
+
+bool CallerHasPlace() {
+  const EnvironmentChanges of_node = NodeEnvironment();
+  const EnvironmentChanges job = JobEnvironment({""}, 0, kMasterPort);
+  return std::any_of(job.begin(), job.end(), [&](const auto& one) {
+    return getenv(one.first.c_str()) != nullptr && !of_node.contains(one.first);
+  });
+}
+
+void Apply(const EnvironmentChanges& changes) {
+  for (const auto& [name, value] : changes) {
+    if (value) {
+      setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      unsetenv(name.c_str());
+    }
+  }
+}
+
+void ReportReplaced(const EnvironmentChanges& changes) {
+  std::string names;
+  for (const auto& [name, value] : changes) {
+    const char* const own = getenv(name.c_str());
+    if (own != nullptr && value.value_or("") != own) names += (names.empty() ? "" : ", ") + name;
+  }
+  if (names.empty()) return;
+  fmt::print(stderr,
+             "longhaul: the lab's own values replace {} of your environment; for others, start the "
+             "program as `env NAME=VALUE CMD`\n",
+             names);
+}
 
 absl::StatusOr<pid_t> StartInNode(const LabStore& store, const LabSpec& spec,
                                   const NodeProgram& program, const NodeStart& start,
@@ -48,7 +134,7 @@ absl::StatusOr<pid_t> StartInNode(const LabStore& store, const LabSpec& spec,
   absl::Status ready = start.keeps_input ? absl::OkStatus() : TakeNoInput();
   if (ready.ok() && start.before) ready = start.before();
   if (!ready.ok()) _exit(Fail(ready));
-  for (const auto& [name, value] : start.environment) setenv(name.c_str(), value.c_str(), 1);
+  Apply(start.environment);
   const auto status =
       RunInNode(store, spec.name, spec.topology.nodes[program.node].name, program.argv);
   const int exit_status = status.ok() ? *status : Fail(status.status());

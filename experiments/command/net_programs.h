@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,11 +29,31 @@ absl::StatusOr<std::vector<NodeProgram>> ProgramsOf(const Topology& topology,
                                                     const std::string& only,
                                                     const std::vector<std::string>& words);
 
+// What replaces the caller's environment in a program; nullopt: the variable is taken away.
+using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
+
+// net0 for libraries that choose an interface by themselves. Taken away: devices of the host, and what
+// the launcher of another job (torchrun, mpirun, Slurm) has left in the caller's environment.
+EnvironmentChanges NodeEnvironment();
+
+// That, and the place of node `node` among `nodes` in a job of a process a node, as torchrun gives it
+// to processes.
+EnvironmentChanges JobEnvironment(const std::vector<std::string>& nodes, size_t node, int port);
+inline constexpr int kMasterPort = 29500;
+std::vector<std::string> NamesOf(const Topology& topology);
+
+// Whether the caller's environment has a place as JobEnvironment gives it: RANK, MASTER_ADDR, ..
+bool CallerHasPlace();
+
+void Apply(const EnvironmentChanges& changes);
+// Says on stderr which variables of the caller's are replaced: one line, or none.
+void ReportReplaced(const EnvironmentChanges& changes);
+
 // What a child does before it enters its node, and is told there.
 struct NodeStart {
-  bool keeps_input = true;                              // our standard input; else an empty one
-  std::map<std::string, std::string> environment = {};  // these replace the caller's
-  std::function<absl::Status()> before = {};            // in the child; an error ends it
+  bool keeps_input = true;  // our standard input; else an empty one
+  EnvironmentChanges environment = {};
+  std::function<absl::Status()> before = {};  // in the child; an error ends it
 };
 
 // A process that enters a node of the lab that is up and waits there for the program. It dies with

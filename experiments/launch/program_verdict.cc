@@ -40,6 +40,10 @@ absl::Status JudgeEnds(const RunSpec& spec, const ProgramRun& run) {
           late[0], run.last_lines[late[0]]));
     }
   }
+  if (!run.ended.first_to_fail && run.ended.status > 128) {
+    return absl::UnavailableError(
+        fmt::format("ended by {} before any rank failed", EndText(run.ended.status)));
+  }
   const size_t rank = run.ended.first_to_fail.value_or(0);
   const std::string& line = run.last_lines[rank];
   return absl::UnavailableError(

@@ -15,7 +15,10 @@
 namespace longhaul {
 namespace {
 
-constexpr int kInterrupted = 128 + SIGINT;
+bool IsIgnored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
 
 class Waiter {
  public:
@@ -29,6 +32,7 @@ class Waiter {
 
   int Run() {
     for (;;) {
+      TakePending();  // before it is asked who has ended: by this signal, perhaps
       Reap();
       if (running_.empty()) return status_;
       siginfo_t info{};
@@ -81,7 +85,7 @@ class Waiter {
     if (over_) return;
     if (code != 0) {
       over_ = true;
-      status_ = code;
+      if (status_ == 0) status_ = code;
       if (next_ == Next::kNothing) Tell(SIGTERM);
     } else if (last && rules_.last_decides && !running_.empty()) {
       over_ = true;
@@ -98,13 +102,26 @@ class Waiter {
     return sigtimedwait(&signals, &info, &left);
   }
 
+  void TakePending() {
+    const sigset_t signals = SignalsOfRun();
+    const timespec now{};
+    siginfo_t info{};
+    for (int signal; (signal = sigtimedwait(&signals, &info, &now)) > 0;) Take(signal, info);
+  }
+
   void Take(int signal, const siginfo_t& info) {
     if (signal == SIGCHLD) return;
     const bool of_terminal = info.si_code > 0;
-    if (rules_.interrupted != nullptr && !over_) *rules_.interrupted = true;
+    if (of_terminal && IsIgnored(signal)) return;
+    const bool is_programs = signal == SIGINT && rules_.grace == absl::InfiniteDuration();
+    if (!is_programs && status_ == 0) {
+      status_ = 128 + signal;
+      if (rules_.interrupted != nullptr) *rules_.interrupted = true;
+    }
     const bool again = signal == SIGINT && std::exchange(interrupted_, true);
     if (!of_terminal) Send(signal);
     if (rules_.grace == absl::InfiniteDuration()) return;
+    over_ = true;
     if (again) {
       Kill();
       return;
@@ -130,7 +147,6 @@ class Waiter {
   }
 
   void Kill() {
-    if (interrupted_ && !over_) status_ = kInterrupted;
     over_ = true;
     for (const StartedProgram& program : running_) {
       (rules_.kill != nullptr ? rules_.kill : KillProgramOf)(program.pid);
@@ -183,6 +199,7 @@ sigset_t SignalsOfRun() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGCHLD, SIGTERM, SIGHUP, SIGQUIT, SIGINT}) sigaddset(&signals, signal);
+  if (IsIgnored(SIGHUP)) sigdelset(&signals, SIGHUP);
   return signals;
 }
 

@@ -28,6 +28,7 @@ absl::Status KnownProfile(std::string_view name) {
     if (profile.name == name) return absl::OkStatus();
     known += fmt::format("{}{}", known.empty() ? "" : ", ", profile.name);
   }
+  if (const std::string why = WhyNoLinks(name); !why.empty()) return absl::NotFoundError(why);
   return absl::NotFoundError(fmt::format(
       "unknown profile '{}'; known: {}, or a topology file, which ends in .toml", name, known));
 }

@@ -71,7 +71,7 @@ class NetemEmulator : public Emulator {
 absl::Status NetemEmulator::BuildNode(int node, MacKind next_hop) {
   return InNamespace(nodes_[node].fd(), [&] {
     if (auto s = OffloadsOff(kNodeDevice); !s.ok()) return s;
-    return PrepareNode(node, MacText(next_hop, node), options_);
+    return PrepareNode(topology_, node, MacText(next_hop, node), options_);
   });
 }
 

@@ -100,7 +100,7 @@ absl::StatusOr<Fd> BuildNode(const Topology& topology, int node, const EmulatorO
   if (!netlink.ok()) return netlink.status();
   auto s = netlink->Configure(kNodeDevice, ToString(MacOf(MacKind::kNode, node)), topology.mtu,
                               kRingPackets);
-  if (s.ok()) s = PrepareNode(node, ToString(MacOf(MacKind::kLan, node)), options);
+  if (s.ok()) s = PrepareNode(topology, node, ToString(MacOf(MacKind::kLan, node)), options);
   if (!s.ok()) return s;
   return tap;
 }

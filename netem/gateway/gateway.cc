@@ -102,6 +102,11 @@ HostResolver ParseResolver(std::string_view resolv_conf) {
 }
 
 absl::Status CheckGateway(const GatewaySpec& spec, const Topology& topology) {
+  for (const NodeSpec& node : topology.nodes) {
+    if (InSmallLetters(node.name) != kHostName) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("node '{}': in a lab with --gateway {} is the host", node.name, kHostName));
+  }
   std::set<std::pair<std::string, int>> taken;
   for (const PortForward& forward : spec.forwards) {
     const bool known = std::any_of(topology.nodes.begin(), topology.nodes.end(),

@@ -8,8 +8,11 @@
 #include <netlink/route/link/veth.h>
 #include <netlink/route/neighbour.h>
 #include <netlink/route/route.h>
+#include <netlink/route/rule.h>
 
+#include <linux/fib_rules.h>
 #include <linux/if_addr.h>
+#include <netinet/in.h>
 
 #include <cerrno>
 
@@ -24,6 +27,7 @@ using Address = NetlinkObject<nl_addr, nl_addr_put>;
 using DeviceAddress = NetlinkObject<rtnl_addr, rtnl_addr_put>;
 using Neighbour = NetlinkObject<rtnl_neigh, rtnl_neigh_put>;
 using RouteObject = NetlinkObject<rtnl_route, rtnl_route_put>;
+using RuleObject = NetlinkObject<rtnl_rule, rtnl_rule_put>;
 
 absl::StatusOr<Address> Parse(const std::string& text) {
   nl_addr* address = nullptr;
@@ -247,6 +251,19 @@ absl::Status Netlink::DropMulticastRoute(const std::string& device) const {
 
 absl::Status Netlink::AddUnreachable(const std::string& destination, int metric) const {
   return PutRoute({destination, "", "", "", metric});
+}
+
+absl::Status Netlink::RefuseTcp(const std::string& destination) const {
+  auto to = Parse(destination);
+  if (!to.ok()) return to.status();
+  const RuleObject rule(rtnl_rule_alloc());
+  rtnl_rule_set_family(rule.get(), nl_addr_get_family(to->get()));
+  rtnl_rule_set_dst(rule.get(), to->get());
+  rtnl_rule_set_ipproto(rule.get(), IPPROTO_TCP);
+  rtnl_rule_set_action(rule.get(), FR_ACT_UNREACHABLE);
+  const int e = rtnl_rule_add(socket(), rule.get(), NLM_F_CREATE | NLM_F_EXCL);
+  if (e >= 0 || e == -NLE_OPNOTSUPP || e == -NLE_AF_NOSUPPORT) return absl::OkStatus();
+  return NetlinkStatus(fmt::format("refuse TCP to {}", destination), e);
 }
 
 }  // namespace longhaul

@@ -50,6 +50,9 @@ class Netlink {
   // What is sent there fails at once: "No route to host". Of two routes to one network the lower
   // metric counts.
   absl::Status AddUnreachable(const std::string& destination, int metric = 0) const;
+  // TCP that is sent there fails at once, "Network is unreachable", and all else passes. OK and
+  // without effect where the kernel has no rules of routes.
+  absl::Status RefuseTcp(const std::string& destination) const;
 
   nl_sock* socket() const { return socket_.get(); }
 

@@ -22,12 +22,13 @@ bool GoneWithin(const LabStore& store, const std::string& lab, absl::Duration de
 }  // namespace
 
 absl::StatusOr<Received> AskLab(const LabStore& store, const std::string& lab,
-                                const nlohmann::json& request, absl::Duration timeout) {
+                                const nlohmann::json& request, absl::Duration timeout,
+                                int cancel_fd) {
   if (auto s = CheckLabName(lab); !s.ok()) return s;
   auto socket = store.Connect(lab);
   if (!socket.ok()) return socket.status();
   if (auto s = SendLine(*socket, request); !s.ok()) return s;
-  auto answer = ReceiveLine(*socket, timeout);
+  auto answer = ReceiveLine(*socket, timeout, cancel_fd);
   if (!answer.ok()) {
     return absl::Status(answer.status().code(),
                         fmt::format("lab '{}': {}", lab, std::string(answer.status().message())));

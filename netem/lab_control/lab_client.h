@@ -13,10 +13,10 @@
 namespace longhaul {
 
 // One request (lab_messages.h) and its answer; an answer that is an error comes as that status.
-// FailedPrecondition: the lab is of another version.
+// FailedPrecondition: the lab is of another version. Cancelled: `cancel_fd` has become readable.
 absl::StatusOr<Received> AskLab(const LabStore& store, const std::string& lab,
                                 const nlohmann::json& request,
-                                absl::Duration timeout = absl::Seconds(10));
+                                absl::Duration timeout = absl::Seconds(10), int cancel_fd = -1);
 
 // "info" of every lab that is up, by name; removes what dead ones left. A lab that does not answer
 // is {"name": ..., "health": why}.

@@ -72,7 +72,7 @@ absl::Status SendLine(const Fd& socket, const nlohmann::json& message,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Received> ReceiveLine(const Fd& socket, absl::Duration timeout) {
+absl::StatusOr<Received> ReceiveLine(const Fd& socket, absl::Duration timeout, int cancel_fd) {
   const absl::Time end = MonotonicNow() + timeout;
   std::string line;
   std::vector<Fd> fds;
@@ -80,9 +80,10 @@ absl::StatusOr<Received> ReceiveLine(const Fd& socket, absl::Duration timeout) {
   while (line.empty() || line.back() != '\n') {
     const absl::Duration left = std::min(end - MonotonicNow(), absl::Hours(1));
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("lab: no answer in time");
-    pollfd ready{socket.get(), POLLIN, 0};
+    pollfd ready[] = {{socket.get(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};  // -1: none
     const timespec limit = absl::ToTimespec(left);
-    if (ppoll(&ready, 1, &limit, nullptr) <= 0) continue;
+    if (ppoll(ready, 2, &limit, nullptr) <= 0) continue;
+    if (ready[1].revents != 0) return absl::CancelledError("lab: the wait was cancelled");
     const ssize_t n = ReceiveSome(socket.get(), buffer.data(), buffer.size(), fds);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n <= 0) return absl::UnavailableError("lab: it ended before it answered");

@@ -25,8 +25,9 @@ struct Received {
   nlohmann::json message;
   std::vector<Fd> fds;
 };
-// DeadlineExceeded; Unavailable: the other end is gone; DataLoss: no JSON, or too long.
-absl::StatusOr<Received> ReceiveLine(const Fd& socket, absl::Duration timeout);
+// DeadlineExceeded; Unavailable: the other end is gone; DataLoss: no JSON, or too long; Cancelled:
+// `cancel_fd` became readable (-1: there is none).
+absl::StatusOr<Received> ReceiveLine(const Fd& socket, absl::Duration timeout, int cancel_fd = -1);
 
 nlohmann::json ErrorAnswer(const absl::Status& status);
 absl::Status StatusOfAnswer(const nlohmann::json& answer);

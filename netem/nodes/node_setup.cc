@@ -94,9 +94,32 @@ absl::Status AddIpv6(const Netlink& netlink, int node, const std::string& gatewa
   return s.ok() ? netlink.AddUnreachable("::/0") : s;
 }
 
+// Whoever connects where no path leads, or none leads back, is to hear it at once and not to wait for
+// an answer.
+absl::Status CloseMissingPaths(const Netlink& netlink, const Topology& topology, int node,
+                               IpVersions ip) {
+  std::vector<bool> out(topology.nodes.size(), false), back = out;
+  for (const PathSpec& path : topology.paths) {
+    if (path.from == node) out[static_cast<size_t>(path.to)] = true;
+    if (path.to == node) back[static_cast<size_t>(path.from)] = true;
+  }
+  for (int other = 0; other < static_cast<int>(out.size()); ++other) {
+    const auto at = static_cast<size_t>(other);
+    if (other == node || (out[at] && back[at])) continue;
+    const auto close = [&](const std::string& address) {
+      return out[at] ? netlink.RefuseTcp(address) : netlink.AddUnreachable(address);
+    };
+    absl::Status s = close(NodeAddress(other) + "/32");
+    if (s.ok() && ip == IpVersions::kBoth) s = close(NodeAddress6(other) + "/128");
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status PrepareNode(int node, const std::string& gateway_mac, const EmulatorOptions& options) {
+absl::Status PrepareNode(const Topology& topology, int node, const std::string& gateway_mac,
+                         const EmulatorOptions& options) {
   if (auto s = PrepareNamespace(); !s.ok()) return s;
   if (auto s = SetTcp(options); !s.ok()) return s;
   auto netlink = Netlink::Open();
@@ -113,6 +136,7 @@ absl::Status PrepareNode(int node, const std::string& gateway_mac, const Emulato
   if (ipv6) {
     if (auto s = AddIpv6(*netlink, node, gateway_mac); !s.ok()) return s;
   }
+  if (auto s = CloseMissingPaths(*netlink, topology, node, options.ip); !s.ok()) return s;
   return netlink->AddRoute("0.0.0.0/0", kNodeDevice, kGatewayAddress);
 }
 

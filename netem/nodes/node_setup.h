@@ -22,10 +22,11 @@ absl::Status PrepareNamespace();
 absl::Status EnableIpv6(const std::vector<std::string>& devices);
 bool KernelHasIpv6();
 
-// A node's own settings, inside its namespace and before any traffic: address, default route,
-// pinned neighbour, TCP buffers wide enough for rate x RTT, no metrics kept between connections,
-// and what `options` chooses. `gateway_mac` is that of the next hop.
-absl::Status PrepareNode(int node, const std::string& gateway_mac, const EmulatorOptions& options);
+// A node's own settings, inside its namespace and before any traffic: address, default route, no
+// route to nodes that it has no path to, pinned neighbour, TCP buffers wide enough for rate x RTT, no
+// metrics kept between connections, and what `options` chooses. `gateway_mac` is that of the next hop.
+absl::Status PrepareNode(const Topology& topology, int node, const std::string& gateway_mac,
+                         const EmulatorOptions& options);
 
 // tso, gso and gro off on a device of the calling thread's namespace, so that the next hop sees
 // frames of the MTU.

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 namespace longhaul {
 namespace {
@@ -36,7 +38,57 @@ absl::StatusOr<double> WithUnit(std::string_view key, std::string_view text,
   return absl::InvalidArgumentError(fmt::format("{}={}: want {}", key, text, want));
 }
 
+constexpr double kUnclear = std::numeric_limits<double>::quiet_NaN();
+constexpr Unit kTimesInHeadings[] = {
+    {"s", 1},       {"sec", 1},      {"secs", 1},      {"second", 1},    {"seconds", 1},
+    {"ms", 1e-3},   {"msec", 1e-3},  {"msecs", 1e-3},  {"millis", 1e-3}, {"millisecond", 1e-3},
+    {"usec", 1e-6}, {"usecs", 1e-6}, {"micros", 1e-6}, {"ns", 1e-9},     {"milliseconds", 1e-3},
+    {"nsec", 1e-9}, {"nanos", 1e-9}, {"minute", 60},   {"minutes", 60},  {"microseconds", 1e-6},
+    {"hour", 3600}, {"hours", 3600}, {"day", 86400},   {"days", 86400},  {"nanoseconds", 1e-9}};
+constexpr Unit kRatesInHeadings[] = {
+    {"bit", 1},          {"bits", 1},         {"bps", 1},           {"kbit", 1e3},
+    {"kbits", 1e3},      {"kbps", 1e3},       {"mbit", 1e6},        {"mbits", 1e6},
+    {"mbps", 1e6},       {"gbit", 1e9},       {"gbits", 1e9},       {"gbps", 1e9},
+    {"kb", kUnclear},    {"mb", kUnclear},    {"gb", kUnclear},     {"kib", kUnclear},
+    {"mib", kUnclear},   {"gib", kUnclear},   {"byte", kUnclear},   {"bytes", kUnclear},
+    {"kbyte", kUnclear}, {"mbyte", kUnclear}, {"kbytes", kUnclear}, {"mbytes", kUnclear}};
+
+// Words are letters and digits; a capital B in a rate's unit is a byte.
+template <size_t kCount>
+std::vector<double> UnitsIn(std::string_view heading, const Unit (&units)[kCount]) {
+  std::vector<double> found;
+  std::string word, small;
+  const auto take = [&] {
+    for (const Unit& unit : units) {
+      if (unit.name != small) continue;
+      const double factor = word.find('B') == word.npos ? unit.factor : kUnclear;
+      if (std::find(found.begin(), found.end(), factor) == found.end()) found.push_back(factor);
+    }
+    word.clear();
+    small.clear();
+  };
+  for (const char c : heading) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (isalnum(letter) == 0) {
+      take();
+      continue;
+    }
+    word.push_back(c);
+    small.push_back(static_cast<char>(tolower(letter)));
+  }
+  take();
+  return found;
+}
+
 }  // namespace
+
+std::vector<double> TimeUnitsIn(std::string_view heading) {
+  return UnitsIn(heading, kTimesInHeadings);
+}
+
+std::vector<double> RateUnitsIn(std::string_view heading) {
+  return UnitsIn(heading, kRatesInHeadings);
+}
 
 bool TakeNumber(std::string_view text, double& number, std::string& unit) {
   const std::string whole(text);

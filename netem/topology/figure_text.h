@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -19,5 +20,10 @@ absl::StatusOr<double> ReadShare(std::string_view key, std::string_view text);  
 
 // "20ms" -> 20 and "ms", in small letters. False: no number first.
 bool TakeNumber(std::string_view text, double& number, std::string& unit);
+
+// The units that a heading names, each once: "time_ms" has 1e-3 (seconds), "DL rate (kbps)" has 1e3
+// (bits per second). NaN: bytes, or a word that means bits to one writer and bytes to another.
+std::vector<double> TimeUnitsIn(std::string_view heading);
+std::vector<double> RateUnitsIn(std::string_view heading);
 
 }  // namespace longhaul

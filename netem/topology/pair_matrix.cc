@@ -10,6 +10,7 @@
 
 #include "netem/topology/figure_text.h"
 #include "netem/topology/text_file.h"
+#include "netem/topology/topology.h"
 
 namespace longhaul {
 namespace {
@@ -21,16 +22,41 @@ char SeparatorOf(const std::string& first_row) {
   return ',';
 }
 
+// Without quotes, and without what is blank around them.
 std::vector<std::string> Cells(const std::string& line, char separator) {
   std::vector<std::string> cells(1);
+  bool quoted = false;
   for (char c : line) {
-    if (c == separator) {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == separator && !quoted) {
       cells.emplace_back();
-    } else if (c != ' ' && c != '\r' && c != '"') {
+    } else {
       cells.back().push_back(c);
     }
   }
+  for (std::string& cell : cells) {
+    cell.erase(0, cell.find_first_not_of(" \t\r"));
+    cell.erase(cell.find_last_not_of(" \t\r") + 1);
+  }
   return cells;
+}
+
+// What the corner says of the cells, where it is not what they are to be; "": nothing.
+std::string WhyOtherCells(std::string_view corner, CellKind kind) {
+  const bool of_time = kind.what.ends_with(" ms"), of_rate = kind.what.ends_with("Mbit/s");
+  const std::vector<double> units = of_time   ? TimeUnitsIn(corner)
+                                    : of_rate ? RateUnitsIn(corner)
+                                              : std::vector<double>();
+  const double wanted = of_time ? 1e-3 : 1e6;
+  for (const double unit : units) {
+    if (unit != wanted) return "another unit";
+  }
+  const std::string small = InSmallLetters(corner);
+  for (const char* one_way : {"one way", "one-way", "one_way", "oneway", "owd"}) {
+    if (kind.what == kRttCells.what && small.find(one_way) != small.npos) return "one-way delays";
+  }
+  return "";
 }
 
 std::optional<double> NumberOf(std::string cell, char separator, CellKind kind) {
@@ -43,7 +69,7 @@ std::optional<double> NumberOf(std::string cell, char separator, CellKind kind) 
   const char* cell_end = cell.data() + cell.size();
   const auto [end, error] = std::from_chars(cell.data(), cell_end, number);
   const bool good = error == std::errc() && end == cell_end && std::isfinite(number) &&
-                    number >= 0 && !(kind.share && number >= 1);
+                    number >= 0 && !(kind.share && number >= 1) && !(kind.above_0 && number == 0);
   return good ? std::optional(number) : std::nullopt;
 }
 
@@ -73,15 +99,30 @@ class MatrixParser {
   absl::Status ReadNames(const std::string& line) {
     separator_ = SeparatorOf(line);
     const std::vector<std::string> cells = Cells(line, separator_);
+    if (const std::string why = WhyOtherCells(cells[0], kind_); !why.empty()) {
+      return At(fmt::format("'{}' names {}; want a {} in each cell", cells[0], why, kind_.what));
+    }
     matrix_.names.assign(cells.begin() + 1, cells.end());
     if (matrix_.names.empty()) {
       return At("want names in the first row, separated by commas, semicolons or tabs");
     }
     for (auto name = matrix_.names.begin(); name != matrix_.names.end(); ++name) {
-      if (name->empty()) return At("a name in the first row is empty");
-      if (std::find(matrix_.names.begin(), name, *name) != name) {
-        return At(fmt::format("'{}' is named twice", *name));
+      if (name->empty()) {
+        return At(fmt::format("name {} of {} is empty; does the row end with a separator?",
+                              name - matrix_.names.begin() + 1, matrix_.names.size()));
       }
+      if (auto s = CheckNodeName(fmt::format("'{}'", *name), *name); !s.ok()) {
+        return At(std::string(s.message()));
+      }
+      const auto is_same = [&](const std::string& other) {
+        return InSmallLetters(other) == InSmallLetters(*name);
+      };
+      const auto other = std::find_if(matrix_.names.begin(), name, is_same);
+      if (other == name) continue;
+      return At(*other == *name ? fmt::format("'{}' is named twice", *name)
+                                : fmt::format("'{}' and '{}' are one name to a lookup, which "
+                                              "ignores case",
+                                              *other, *name));
     }
     return absl::OkStatus();
   }
@@ -101,7 +142,10 @@ class MatrixParser {
     for (size_t i = 0; i < names.size(); ++i) {
       const auto number = NumberOf(cells[i + 1], separator_, kind_);
       if (i != row && !number) {
-        return At(fmt::format("'{}' is no {}", cells[i + 1], kind_.what));
+        return At(fmt::format("{} > {}: {} {}", names[row], names[i],
+                              cells[i + 1].empty() ? "the cell is empty: want a"
+                                                   : fmt::format("'{}' is no", cells[i + 1]),
+                              kind_.what));
       }
       numbers.push_back(i == row ? 0 : *number);
     }

@@ -9,9 +9,9 @@
 namespace longhaul {
 
 // A figure for every ordered pair of nodes: a square table. Its first row and first column name the
-// nodes, in the same order; the corner and the diagonal may say anything. Cells are separated by
-// commas, semicolons or tabs, whichever the first row has; with the latter two a number may have a
-// decimal comma.
+// nodes, in the same order; the diagonal may say anything, the corner all but another unit. Cells are
+// separated by commas, semicolons or tabs, whichever the first row has, and may be in quotes; with the
+// latter two a number may have a decimal comma.
 //   rtt_ms,paris,tokyo
 //   paris,,230
 //   tokyo,228,
@@ -24,11 +24,13 @@ struct PairMatrix {
 struct CellKind {
   std::string_view what;  // for messages: "round-trip time in ms"
   bool share = false;     // probabilities below 1, or "1%"
+  bool above_0 = false;   // 0 is none: a hole in the data
 };
-inline constexpr CellKind kRttCells{"round-trip time in ms"};
+inline constexpr CellKind kRttCells{.what = "round-trip time in ms", .above_0 = true};
 
-// InvalidArgument with file and line: not square, names that differ or repeat, no number, negative;
-// what ReadTextFile says.
+// InvalidArgument with file, line and, of a cell, the pair: not square, names that differ, repeat or
+// are no node's (CheckNodeName), no number, negative, a corner with another unit than `what`; what
+// ReadTextFile says.
 absl::StatusOr<PairMatrix> ReadPairMatrix(const std::string& file, CellKind kind = kRttCells);
 absl::StatusOr<PairMatrix> ParsePairMatrix(const std::string& text, const std::string& where,
                                            CellKind kind = kRttCells);

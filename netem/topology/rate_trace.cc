@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "netem/topology/figure_text.h"
 #include "netem/topology/queue_limits.h"
 #include "netem/topology/text_file.h"
 #include "netem/topology/toml_tree.h"
@@ -22,6 +23,7 @@ constexpr int64_t kMaxFileBytes = 32 << 20;
 constexpr uint32_t kMaxTimeMs = 86'400'000;  // a day
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr size_t kShownBytes = 27;  // of a line that is no number
+constexpr size_t kShownHeading = 60;
 
 absl::Status Bad(const std::string& file, size_t line, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format("{}:{}: {}", file, line, why));
@@ -98,19 +100,41 @@ struct TraceSample {
   double at_s, mbit;
 };
 
+// What a number of each column is: seconds, and Mbit/s. Told by the first line.
+struct TraceUnits {
+  double seconds, mbit;
+};
+absl::StatusOr<TraceUnits> UnitsOf(std::string_view heading, const std::string& file) {
+  const size_t comma = heading.find(',');
+  const std::vector<double> times = TimeUnitsIn(heading.substr(0, comma));
+  const std::vector<double> rates = RateUnitsIn(heading.substr(comma + 1));
+  const bool two_columns = heading.find(',', comma + 1) == heading.npos;
+  if (two_columns && times.size() == 1 && rates.size() == 1 && !std::isnan(rates[0])) {
+    return TraceUnits{times[0], rates[0] / 1e6};
+  }
+  return Bad(file, 1,
+             fmt::format("'{}' does not name the units of two columns; begin the file with a line "
+                         "such as 'seconds, Mbit/s' or 'ms, kbit/s'",
+                         Shown(heading, kShownHeading)));
+}
+
 absl::StatusOr<std::vector<TraceSample>> ParseSamples(std::string_view text,
                                                       const std::string& file) {
+  const absl::StatusOr<TraceUnits> units = UnitsOf(TakeLine(text), file);
+  if (!units.ok()) return units.status();
   std::vector<TraceSample> samples;
-  for (size_t number = 1; !text.empty(); ++number) {
+  for (size_t number = 2; !text.empty(); ++number) {
     const std::string_view line = TakeLine(text);
     const size_t comma = line.find(',');
-    const auto at = NumberIn(line.substr(0, comma));
-    const auto mbit = comma == line.npos ? std::nullopt : NumberIn(line.substr(comma + 1));
-    if (!at && !mbit && number == 1 && comma != line.npos) continue;  // "seconds, Mbit/s"
+    auto at = NumberIn(line.substr(0, comma));
+    auto mbit = comma == line.npos ? std::nullopt : NumberIn(line.substr(comma + 1));
     if (!at || !mbit) {
-      return Bad(file, number,
-                 fmt::format("'{}': want 'seconds, Mbit/s'", Shown(line, kShownBytes)));
+      return Bad(
+          file, number,
+          fmt::format("'{}': want two numbers, a time and a rate", Shown(line, kShownBytes)));
     }
+    *at *= units->seconds;
+    *mbit *= units->mbit;
     // Also false for what is no number.
     const bool rate_fits = *mbit >= 0 && *mbit <= kMaxMbit;
     if (!rate_fits) {
@@ -127,7 +151,7 @@ absl::StatusOr<std::vector<TraceSample>> ParseSamples(std::string_view text,
     }
     samples.push_back({*at, *mbit});
   }
-  if (samples.empty()) return Bad(file, 1, "no sample: want 'seconds, Mbit/s' a line");
+  if (samples.empty()) return Bad(file, 1, "no sample: want a time and a rate a line");
   return samples;
 }
 
@@ -149,7 +173,7 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> FromSamples(std::string_view te
     const double length_s = (*samples)[i + 1].at_s - at_s, more = mbit * 1e6 * length_s;
     const double have = static_cast<double>(trace->opportunities_ms.size());
     if ((bits + more) / kFrameBits > static_cast<double>(kMostOpportunities)) {
-      return Bad(file, i + 1, fmt::format("more than {} frames up to here", kMostOpportunities));
+      return Bad(file, i + 2, fmt::format("more than {} frames up to here", kMostOpportunities));
     }
     // Sums of fractions are a little off: a frame that is whole but for that is whole.
     const double whole = (bits + more) * (1 + kRounding);
@@ -161,7 +185,7 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> FromSamples(std::string_view te
   }
   trace->length_ms = static_cast<uint32_t>(std::llround(1e3 * samples->back().at_s));
   if (trace->opportunities_ms.empty() || trace->length_ms == 0) {
-    return Bad(file, n, "its rates do not add up to one frame of 1514 bytes");
+    return Bad(file, n + 1, "its rates do not add up to one frame of 1514 bytes");
   }
   return trace;
 }
@@ -184,7 +208,10 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view
     if (error == std::errc::invalid_argument || end != line.data() + line.size()) {
       return Bad(
           file, number,
-          fmt::format("'{}': want one whole number of milliseconds", Shown(line, kShownBytes)));
+          fmt::format("'{}': want one whole number of milliseconds{}", Shown(line, kShownBytes),
+                      number == 1 ? "; a file of times and rates begins with a line that "
+                                    "names both units, 'seconds, Mbit/s'"
+                                  : ""));
     }
     if (huge) {
       return Bad(
@@ -193,8 +220,9 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view
     }
     if (!trace->opportunities_ms.empty() && ms < trace->opportunities_ms.back()) {
       return Bad(file, number,
-                 fmt::format("{} ms comes after {} ms: want times that never decrease", ms,
-                             trace->opportunities_ms.back()));
+                 fmt::format("{} ms comes after {} ms: want times that never decrease; a file of "
+                             "rates begins with a line that names units, 'seconds, Mbit/s'",
+                             ms, trace->opportunities_ms.back()));
     }
     trace->opportunities_ms.push_back(static_cast<uint32_t>(ms));
   }

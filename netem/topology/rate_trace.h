@@ -22,11 +22,12 @@ struct RateTrace {
 };
 inline constexpr int64_t kOpportunityBytes = 1500;  // IP header included, Ethernet header not
 
-// mahimahi's format: one whole number of ms a line. Or samples, where the first line has a comma:
-// "seconds, Mbit/s" a line, with or without a head of words. The first time is 0, a rate holds
-// until the next time, the last one as long as the one before it (one sample alone: a second).
+// mahimahi's format: one whole number of ms a line. Or samples, where the first line has a comma: it
+// names the units of both columns, "seconds, Mbit/s" or "time_ms,rate_kbps"; without them nobody can
+// know what 5000 is. The first time is 0, a rate holds until the next time, the last one as long as
+// the one before it (one sample alone: a second).
 // Rates are at the Ethernet level, as all are: an opportunity is a frame of 1514 bytes.
-// InvalidArgument, "FILE:LINE: ...": no number, a time that is not after the one before it (of ms:
+// InvalidArgument, "FILE:LINE: ...": no units, no number, a time that is not after the one before it (of ms:
 // smaller) or larger than a day, no line at all, a last time of 0; a rate below 0, above 1,000,000
 // Mbit/s, or too low for a single frame in all; more than 20 million opportunities. NotFound and
 // InvalidArgument without a line: no regular file, or one of more than 32 MiB.

@@ -130,13 +130,13 @@ PathSpec FiguresWithoutDelay(TableReader& t) {
 
 // What a matrix of its own may give each pair.
 constexpr std::pair<std::string_view, CellKind> kPerPair[] = {
-    {"rate_mbit", {"rate in Mbit/s"}},
-    {"jitter_ms", {"jitter in ms"}},
-    {"loss", {"share such as 0.01 or 1%", true}},
-    {"queue_bdp", {"queue in BDP"}},
-    {"queue_bytes", {"queue in bytes"}},
-    {"queue_ms", {"queue in ms"}},
-    {"queue_packets", {"queue in packets"}}};
+    {"rate_mbit", {.what = "rate in Mbit/s", .above_0 = true}},
+    {"jitter_ms", {.what = "jitter in ms"}},
+    {"loss", {.what = "share such as 0.01 or 1%", .share = true}},
+    {"queue_bdp", {.what = "queue in BDP", .above_0 = true}},
+    {"queue_bytes", {.what = "queue in bytes", .above_0 = true}},
+    {"queue_ms", {.what = "queue in ms", .above_0 = true}},
+    {"queue_packets", {.what = "queue in packets", .above_0 = true}}};
 
 void SetCell(PathSpec& path, std::string_view key, double cell) {
   using Unit = QueueDepth::Unit;

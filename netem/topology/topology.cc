@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "netem/topology/access_lines.h"
@@ -59,11 +64,25 @@ absl::Status CheckOwnQueue(const std::string& where, const PathSpec& path) {
   return Invalid(where + ": jitter_order: without a rate frames overtake each other anyway");
 }
 
-absl::Status CheckNode(const NodeSpec& node, int index, int mtu, std::set<std::string>& names) {
+// By the names in small letters, those of IPv4 included, the nodes that have them.
+using NamesTaken = std::map<std::string, std::string>;
+
+absl::Status CheckNode(const NodeSpec& node, int index, int mtu, NamesTaken& names) {
   const std::string where = fmt::format("node {} '{}'", index, node.name);
-  if (auto s = CheckName(where, node.name); !s.ok()) return s;
-  if (node.name == "localhost") return Invalid(where + ": localhost is every node's own name");
-  if (!names.insert(node.name).second) return Invalid(where + ": the name is given twice");
+  if (auto s = CheckNodeName(where, node.name); !s.ok()) return s;
+  const std::string small = InSmallLetters(node.name);
+  for (const std::string& taken : {small, small + ".v4"}) {
+    const auto [other, is_new] = names.emplace(taken, node.name);
+    if (is_new) continue;
+    if (other->second == node.name) return Invalid(where + ": the name is given twice");
+    return Invalid(
+        fmt::format("{}: a lookup cannot keep it apart from node '{}' ({}); rename one of "
+                    "them",
+                    where, other->second,
+                    taken == InSmallLetters(other->second) && taken == small
+                        ? "upper and lower case are the same"
+                        : "NAME.v4 is the node NAME by IPv4"));
+  }
   return node.access ? CheckAccess(where, *node.access, mtu) : absl::OkStatus();
 }
 
@@ -111,6 +130,35 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
 
 }  // namespace
 
+std::string InSmallLetters(std::string_view name) {
+  std::string small(name);
+  for (char& c : small) c = static_cast<char>(tolower(static_cast<unsigned char>(c)));
+  return small;
+}
+
+absl::Status CheckNodeName(const std::string& where, const std::string& name) {
+  if (auto s = CheckName(where, name); !s.ok()) return s;
+  const std::string small = InSmallLetters(name);
+  if (small == "localhost" || small == "localhost.localdomain" || small.ends_with(".localhost")) {
+    return Invalid(where + ": localhost is every node's own name");
+  }
+  bool is_number = true;
+  for (size_t begin = 0; begin <= small.size();) {
+    const size_t end = std::min(small.find('.', begin), small.size());
+    const std::string_view label = std::string_view(small).substr(begin, end - begin);
+    if (label.empty()) return Invalid(where + ": a dot at the end, or two in a row");
+    const bool hexadecimal = label.starts_with("0x");
+    is_number =
+        is_number && label.find_first_not_of(hexadecimal ? "0123456789abcdef" : "0123456789",
+                                             hexadecimal ? 2 : 0) == label.npos;
+    begin = end + 1;
+  }
+  if (!is_number) return absl::OkStatus();
+  return Invalid(
+      fmt::format("{}: a number, which programs read as an IPv4 address; give it a letter, as n{}",
+                  where, name));
+}
+
 absl::Status Validate(const Topology& topology) {
   if (topology.nodes.empty()) return Invalid("topology: no nodes");
   if (topology.nodes.size() > kMaxNodes) {
@@ -119,7 +167,7 @@ absl::Status Validate(const Topology& topology) {
   if (topology.mtu < kMinMtu || topology.mtu > kMaxMtu) {
     return Invalid(fmt::format("topology: mtu {}: want {} to {}", topology.mtu, kMinMtu, kMaxMtu));
   }
-  std::set<std::string> names;
+  NamesTaken names;
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     auto s = CheckNode(topology.nodes[i], static_cast<int>(i), topology.mtu, names);
     if (!s.ok()) return s;
@@ -209,6 +257,39 @@ std::optional<QueueManagement::Kind> QueueManagementNamed(std::string_view name)
   return std::nullopt;
 }
 
+std::string MissingPathsText(const Topology& topology) {
+  std::set<std::pair<int, int>> there;
+  for (const PathSpec& path : topology.paths) there.insert({path.from, path.to});
+  constexpr int kShown = 4;
+  std::string apart, one_way;
+  int count_apart = 0, count_one_way = 0;
+  const auto add = [](std::string& text, int& count, const std::string& pair) {
+    if (++count <= kShown) text += (text.empty() ? "" : ", ") + pair;
+  };
+  const int n = static_cast<int>(topology.nodes.size());
+  for (int i = 0; i < n; ++i) {
+    for (int j = i + 1; j < n; ++j) {
+      const bool out = there.contains({i, j}), back = there.contains({j, i});
+      const std::string& a = topology.nodes[i].name;
+      const std::string& b = topology.nodes[j].name;
+      if (!out && !back) add(apart, count_apart, fmt::format("{} and {}", a, b));
+      if (out != back) {
+        add(one_way, count_one_way, fmt::format("{} > {}", out ? a : b, out ? b : a));
+      }
+    }
+  }
+  const auto line = [](std::string_view what, const std::string& pairs, int count,
+                       std::string_view means) {
+    if (count == 0) return std::string();
+    const std::string more = count > kShown ? fmt::format(" and {} more", count - kShown) : "";
+    return fmt::format("{}: {}{}; {}\n", what, pairs, more, means);
+  };
+  return line("no path between", apart, count_apart,
+              "a connection there fails at once with 'No route to host'") +
+         line("a path one way only", one_way, count_one_way,
+              "datagrams arrive, no answer returns, and TCP fails at once");
+}
+
 const PathSpec* FindPath(const Topology& topology, int from, int to) {
   // Where it is in a full mesh in order, as most are.
   const size_t guess =
@@ -265,7 +346,32 @@ absl::StatusOr<Topology> UniformTopology(std::string_view profile, int nodes) {
     }
     return topology;
   }
+  if (const std::string why = WhyNoLinks(profile); !why.empty()) return absl::NotFoundError(why);
   return absl::NotFoundError(fmt::format("profile '{}' is unknown; known: {}", profile, known));
+}
+
+std::string WhyNoLinks(std::string_view name) {
+  const std::filesystem::path file(name);
+  const std::string kind = InSmallLetters(file.extension().string());
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) {
+    const bool is_file = name.find('/') != name.npos || kind == ".csv" || kind == ".json" ||
+                         kind == ".toml" || kind == ".yml" || kind == ".yaml";
+    return is_file ? fmt::format("{}: there is no such file", name) : "";
+  }
+  if (kind == ".csv") {
+    return fmt::format(
+        "{0}: a matrix alone has no rates; write a topology file (.toml) with [matrix], "
+        "csv = \"{0}\" and rate_mbit, and give that file",
+        name);
+  }
+  if (kind == ".json") {
+    return fmt::format(
+        "{}: links are read from a topology file (.toml); JSON of `longhaul net probe` "
+        "is for `longhaul plan --links`",
+        name);
+  }
+  return fmt::format("{}: not a topology file, whose name ends in .toml", name);
 }
 
 }  // namespace longhaul

@@ -111,8 +111,15 @@ struct Topology {
 };
 
 // InvalidArgument naming the field: rates <= 0, negative or NaN delays, loss outside [0, 1), names
-// that repeat or that the kernel refuses, a path to nowhere, a pair given twice.
+// that are no node's (CheckNodeName) or repeat, also in another case or as the "NAME.v4" of another
+// node (lab/host_names.h), a path to nowhere, a pair given twice.
 absl::Status Validate(const Topology& topology);
+
+// Whether a program that looks the name up gets the node: InvalidArgument, "WHERE: why", for what a
+// resolver reads as an address ("0", "127.1", "0x7f.1"), for localhost, for an empty label as a dot at
+// the end makes one, and for what neither a host name nor the kernel takes.
+absl::Status CheckNodeName(const std::string& where, const std::string& name);
+std::string InSmallLetters(std::string_view name);  // names of hosts are equal without their case
 
 // The same for one path of it.
 absl::Status ValidatePath(const Topology& topology, const PathSpec& path);
@@ -142,12 +149,19 @@ const PathSpec* FindPath(const Topology& topology, int from, int to);
 absl::StatusOr<Topology> WithPath(const Topology& topology, const PathSpec& path);
 absl::Status NoPath(int from, int to);  // NotFound
 
+// Which pairs cannot talk, or only one way, a line for each kind; "": every pair can.
+std::string MissingPathsText(const Topology& topology);
+
 // Delay of the path and of the path back (of the path twice where there is none back).
 absl::Duration NominalRtt(const Topology& topology, const PathSpec& path);
 
 // Full mesh of `nodes` nodes named w0, w1, ... with the same profile between every ordered pair.
-// NotFound: unknown profile; the message lists the known ones.
+// NotFound: unknown profile; the message lists the known ones, or is WhyNoLinks.
 absl::StatusOr<Topology> UniformTopology(std::string_view profile, int nodes);
+
+// Of a name that is no profile's: why the file that it names gives no links, and what does; "": it
+// does not look like a file's.
+std::string WhyNoLinks(std::string_view name);
 
 // The profiles of docs/netem.md: name, rate, RTT, source of the figures.
 struct Profile {

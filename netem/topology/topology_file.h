@@ -46,7 +46,8 @@ namespace longhaul {
 //   jitter_shape = "uniform"            # or "normal"
 //   jitter_order = "free"               # or "keep", the default (tap alone)
 //   rate_trace = "lte.trace"            # instead of rate_mbit, a file beside this one: mahimahi's
-//                                       # format, or "seconds, Mbit/s" a line (tap alone)
+//                                       # format, or times and rates below a line that names
+//                                       # their units, "seconds, Mbit/s" (tap alone)
 //   aqm = "codel"                       # or "fq_codel", "droptail"; of the queue before rate_mbit
 //   ecn = true                          # CE marks instead of drops where a packet can take them
 //   aqm_target_ms = 5

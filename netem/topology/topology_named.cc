@@ -17,7 +17,11 @@ absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file) {
     return uniform;
   }
   std::error_code unknown;  // as a name that is too long for a file
-  if (std::filesystem::exists(profile_or_file, unknown)) return ReadTopology(profile_or_file);
+  const bool is_table = profile_or_file.ends_with(".csv") || profile_or_file.ends_with(".json");
+  if (!is_table && std::filesystem::exists(profile_or_file, unknown)) {
+    return ReadTopology(profile_or_file);
+  }
+  if (!WhyNoLinks(profile_or_file).empty()) return uniform.status();
   return absl::NotFoundError(
       fmt::format("{}; tables of regions: aws, ibm; nor is there a file of that name",
                   std::string(uniform.status().message())));

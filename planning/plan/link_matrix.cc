@@ -30,35 +30,90 @@ std::optional<double> Number(const json& from, const char* table, const char* ke
   return found == from.end() || !found->is_object() ? std::nullopt : Number(*found, key);
 }
 
-// One path of a probe; why it is none.
-std::string ReadPath(const json& from, PathSpec& path) {
+std::string Text(const json& from, const char* key) {
+  const auto found = from.find(key);
+  return found != from.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool IsFalse(const json& from, const char* key) {
+  const auto found = from.find(key);
+  return found != from.end() && found->is_boolean() && !found->get<bool>();
+}
+
+// What a file has where a figure is wanted: "is null".
+std::string ShownFigure(const json& from, const char* table, const char* key) {
+  const auto found = from.find(table);
+  if (found == from.end()) return "is missing";
+  if (!found->is_object() || !found->contains(key)) return "has no figure";
+  return "is " + Shown((*found)[key].dump());
+}
+
+// What `path` is in a probe, behind "path a > b": why it is none, and what there is to say of it.
+struct ReadPathResult {
+  std::string why_none, note;
+};
+ReadPathResult ReadPath(const json& from, PathSpec& path) {
+  const std::string why = Text(from, "why");
+  if (Text(from, "carrier") == "down") {
+    return {
+        "was down when it was probed; bring it up (longhaul net set .. carrier=up), probe again",
+        ""};
+  }
   const std::optional<double> rtt = Number(from, "rtt", "median_ms"),
                               received = Number(from, "rtt", "received");
-  if (!rtt || *rtt < 0) return "has no rtt.median_ms";
-  if (received && *received == 0) return "answered no echo: it loses everything";
+  if (received && *received == 0) return {"answered no echo: it loses everything", ""};
+  if (!rtt || !(*rtt > 0)) {
+    return {fmt::format("has no round trip: rtt.median_ms {}; {}",
+                        ShownFigure(from, "rtt", "median_ms"),
+                        why.empty() ? "probe it again" : "the probe says: " + why),
+            ""};
+  }
   path.delay = absl::Milliseconds(*rtt / 2);
   const std::optional<double> lost = Number(from, "datagrams", "loss");
   path.loss_prob = lost ? *lost : Number(from, "loss").value_or(0);
-  if (!(path.loss_prob >= 0 && path.loss_prob < 1)) return "loses everything: no message arrives";
-  const std::optional<double> goodput = Number(from, "goodput", "mbit");
-  const std::optional<double> mbit =
-      goodput ? std::optional(*goodput * kWireFactor) : Number(from, "rate_mbit");
-  if (!mbit) return "";  // no rate: it has no limit
-  if (!(*mbit > 0) || *mbit > 1e6) return fmt::format("has {:g} Mbit/s", *mbit);
+  if (!(path.loss_prob >= 0 && path.loss_prob < 1)) {
+    return {"loses everything: no message arrives", ""};
+  }
+  const std::optional<double> goodput = Number(from, "goodput", "mbit"),
+                              nominal = Number(from, "rate_mbit");
+  if (from.contains("goodput") && !goodput) {
+    return {
+        fmt::format("was given no rate: goodput.mbit {}; probe it again, or leave goodput out for "
+                    "rate_mbit",
+                    ShownFigure(from, "goodput", "mbit")),
+        ""};
+  }
+  if (!goodput && !from.contains("rate_mbit")) {
+    return {"has neither goodput.mbit nor rate_mbit; a link without a limit has rate_mbit null",
+            ""};
+  }
+  ReadPathResult result;
+  if (IsFalse(from, "in_bounds")) {
+    result.note = "was out of bounds when it was probed" + (why.empty() ? "" : ": " + why);
+  } else if (!goodput) {
+    result.note =
+        nominal ? fmt::format("has no measured rate: its nominal {:g} Mbit/s is taken", *nominal)
+                : "has no rate, measured or nominal: it counts as without a limit";
+  }
+  const std::optional<double> mbit = goodput ? std::optional(*goodput * kWireFactor) : nominal;
+  if (!mbit) return result;
+  if (!(*mbit > 0) || *mbit > 1e6) return {fmt::format("has {:g} Mbit/s", *mbit), ""};
   path.rate = Mbit(*mbit);
   if (const std::optional<double> queue = Number(from, "queue_packets"); queue && *queue >= 1) {
     path.queue = QueueDepth{QueueDepth::Unit::kPackets, *queue};
   }
-  return "";
+  return result;
 }
 
 }  // namespace
 
-absl::StatusOr<Topology> ParseProbe(std::string_view text, const std::string& where, int nodes) {
+absl::StatusOr<Topology> ParseProbe(std::string_view text, const std::string& where, int nodes,
+                                    std::vector<std::string>* notes) {
   const auto refuse = [&where](const std::string& why) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", where, why));
   };
   const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (document.is_discarded()) return refuse("no JSON, or a number too large for it");
   const bool probed = document.is_object() && document.contains("paths") &&
                       document["paths"].is_array() && !document["paths"].empty();
   if (!probed) return refuse("not what 'longhaul net probe LAB --json' writes: no 'paths'");
@@ -83,9 +138,11 @@ absl::StatusOr<Topology> ParseProbe(std::string_view text, const std::string& wh
                   .rate = std::nullopt,
                   .delay = absl::ZeroDuration(),
                   .jitter = absl::ZeroDuration()};
-    if (const std::string why = ReadPath(from, path); !why.empty()) {
-      return refuse(fmt::format("path {} > {} {}", a, b, why));
+    const ReadPathResult read = ReadPath(from, path);
+    if (!read.why_none.empty()) {
+      return refuse(fmt::format("path {} > {} {}", a, b, read.why_none));
     }
+    if (!read.note.empty()) notes->push_back(fmt::format("path {} > {} {}", a, b, read.note));
     if (!paths.emplace(std::pair(path.from, path.to), path).second) {
       return refuse(fmt::format("path {} > {} stands there twice", a, b));
     }
@@ -106,15 +163,19 @@ absl::StatusOr<Topology> ParseProbe(std::string_view text, const std::string& wh
       out.paths.push_back(found->second);
     }
   }
-  if (absl::Status s = Validate(out); !s.ok()) return refuse(std::string(s.message()));
+  // Not Validate: nobody looks these names up, so that a node may be "10.1.2.3".
+  for (const PathSpec& path : out.paths) {
+    if (absl::Status s = ValidatePath(out, path); !s.ok()) return refuse(std::string(s.message()));
+  }
   return out;
 }
 
-absl::StatusOr<Topology> ReadLinkMatrix(const std::string& links, int nodes) {
+absl::StatusOr<Topology> ReadLinkMatrix(const std::string& links, int nodes,
+                                        std::vector<std::string>* notes) {
   if (!links.ends_with(".json")) return MeshNamed(links, nodes);
   const absl::StatusOr<std::string> text = ReadTextFile(links);
   if (!text.ok()) return text.status();
-  return ParseProbe(*text, links, nodes);
+  return ParseProbe(*text, links, nodes, notes);
 }
 
 std::string TopologyToml(const Topology& links) {

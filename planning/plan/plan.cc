@@ -283,7 +283,8 @@ absl::StatusOr<Plan> MakePlan(const PlanSpec& spec, const SpecNames& names,
     return absl::InvalidArgumentError(
         fmt::format("{} workers: a plan places at most {}", spec.run.workers(), kMostNodes));
   }
-  absl::StatusOr<Topology> links = ReadLinkMatrix(spec.links, static_cast<int>(spec.run.workers()));
+  absl::StatusOr<Topology> links =
+      ReadLinkMatrix(spec.links, static_cast<int>(spec.run.workers()), &plan.link_notes);
   if (!links.ok()) return links.status();
   plan.links = *std::move(links);
   const auto candidates = CandidatesOf(spec, names, &plan.left_out);

@@ -58,6 +58,7 @@ inline constexpr char kClockName[] = "the clock";
 struct Plan {
   PlanSpec spec;
   Topology links;
+  std::vector<std::string> link_notes = {};  // what the links' figures are not (link_matrix.h)
   LnFactor ln_reference_tokens;
   std::vector<PlanRow> rows;  // within the bound first; then those with a time, by time
   std::vector<LeftOut> left_out;

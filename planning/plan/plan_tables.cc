@@ -175,6 +175,14 @@ Table PlanTable(const Plan& plan, size_t most) {
   for (const LeftOut& left : plan.left_out) {
     table.notes.push_back(fmt::format("left out: {}: {}", left.what, left.why));
   }
+  constexpr size_t kShownNotes = 4;
+  for (size_t i = 0; i < std::min(kShownNotes, plan.link_notes.size()); ++i) {
+    table.notes.push_back("links: " + plan.link_notes[i]);
+  }
+  if (plan.link_notes.size() > kShownNotes) {
+    table.notes.push_back(fmt::format("links: {} more such paths: --json has them",
+                                      plan.link_notes.size() - kShownNotes));
+  }
   const auto lossy = [](const PathSpec& path) { return MeanLoss(path) > 0; };
   if (std::any_of(plan.links.paths.begin(), plan.links.paths.end(), lossy)) {
     table.notes.push_back(
@@ -265,6 +273,7 @@ std::string PlanJson(const Plan& plan, const std::string& next) {
   Json out = {{"schema", "longhaul.plan/1"},
               {"target_loss_nat", plan.spec.target_loss_nat},
               {"links", plan.spec.links},
+              {"link_notes", plan.link_notes},
               {"reference_tokens", WithEnds(plan.ln_reference_tokens)},
               {"clock_error", kClockError},
               {"rows", Json::array()},

@@ -164,7 +164,8 @@ TEST_F(NetCommand, BadFilesAreNamedWithTheirLineAndBuildNothing) {
            {"twice", nodes + "[[node]]\nname = 'a'\n", "twice.toml:5: node 'a' is given twice"},
            {"long", "[[node]]\nname = '" + std::string(60, 'n') + "'\n", "long.toml:1: node 0"},
            {"square", nodes + "[matrix]\ncsv = 'odd.csv'\n", "odd.csv:2: not square"},
-           {"word", nodes + "[matrix]\ncsv = 'word.csv'\n", "word.csv:2: 'far' is no round-trip"},
+           {"word", nodes + "[matrix]\ncsv = 'word.csv'\n",
+            "word.csv:2: a > b: 'far' is no round-trip"},
            {"whom", nodes + "[matrix]\ncsv = 'whom.csv'\n", "whom.toml:5: 'c' of "},
            {"gone", nodes + "[matrix]\ncsv = 'gone.csv'\n", "gone.toml:5: "},
        }) {
@@ -244,6 +245,22 @@ TEST_F(NetCommand, BadTracesAreNamedWithTheirLine) {
   EXPECT_THAT(Run("net up --rtt 1ms --rate-trace 'a>x=" + folder_ + "/late.trace'").text,
               HasSubstr("no node 'x'"));
   EXPECT_THAT(Run("net list").text, StartsWith("no lab is up"));
+}
+
+TEST_F(NetCommand, AFileThatIsNoTopologyIsNamedAsWhatItIs) {
+  const std::string matrix = Write("m.csv", ",a,b\na,,1\nb,1,\n");
+  for (const auto& [file, says] : std::vector<std::pair<std::string, std::string>>{
+           {matrix, "write a topology file (.toml) with [matrix]"},
+           {Write("probe.json", "{}"), "is for `longhaul plan --links`"},
+           {folder_ + "/none.csv", "there is no such file"},
+           {"none.toml", "none.toml: "}}) {
+    for (const std::string& command : {"net up " + file, "net run " + file + " -- true"}) {
+      const ShellResult result = Run(command);
+      EXPECT_EQ(result.status, 1) << command;
+      EXPECT_THAT(result.text, HasSubstr(says)) << command;
+      EXPECT_EQ(std::count(result.text.begin(), result.text.end(), '\n'), 1) << result.text;
+    }
+  }
 }
 
 TEST_F(NetCommand, RateAboveWhatDoctorMeasuredIsRefusedWithItsLine) {

@@ -370,6 +370,154 @@ except OSError: print("refused")
   EXPECT_EQ(Run(std::string(kFast) + "--node a -- python3 " + all).text, "refused\n");
 }
 
+// a, b and c in a row, and d, which only c sends to.
+constexpr char kRow[] =
+    "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[[node]]\nname = 'c'\n[[node]]\nname = 'd'\n"
+    "[[path]]\nfrom = 'a'\nto = 'b'\nboth = true\nrtt_ms = 2\n"
+    "[[path]]\nfrom = 'b'\nto = 'c'\nboth = true\nrtt_ms = 2\n"
+    "[[path]]\nfrom = 'c'\nto = 'd'\ndelay_ms = 1\n";
+
+TEST_F(NetPrograms, WhereNoPathLeadsAConnectionFailsAtOnce) {
+  if (!Has("python3")) GTEST_SKIP() << "no python3";
+  const std::string file = Write("row.toml", kRow);
+  const std::string connect = Write("connect.py", R"(
+import socket, sys, time
+for to in sys.argv[1:]:
+    for family, *_, address in socket.getaddrinfo(to, 9, type=socket.SOCK_STREAM):
+        start, s = time.monotonic(), socket.socket(family)
+        s.settimeout(10)
+        try: s.connect(address)
+        except OSError as e: print(to, e.strerror or e)
+        assert time.monotonic() - start < 2, (to, address)
+)");
+  const ShellResult up = Run("net up " + file + " --emulator tap");
+  ASSERT_EQ(up.status, 0) << up.text;
+  EXPECT_THAT(up.text, AllOf(HasSubstr("no path between: a and c, a and d, b and d; a connection "
+                                       "there fails at once with 'No route to host'\n"),
+                             HasSubstr("a path one way only: c > d; datagrams arrive")));
+  const auto lines = [&](const std::string& line) { return KernelHasIpv6() ? line + line : line; };
+  EXPECT_EQ(Run("net exec row/a -- python3 " + connect + " b c d").text,
+            lines("b Connection refused\n") + lines("c No route to host\n") +
+                lines("d No route to host\n"));
+  EXPECT_EQ(Run("net exec row/c -- python3 " + connect + " d").text,
+            lines("d Network is unreachable\n"));
+  EXPECT_EQ(Run("net exec row/d -- python3 " + connect + " c").text, lines("c No route to host\n"));
+  EXPECT_EQ(Run("net exec row/c -- python3 -c 'import socket; print(socket.socket(socket.AF_INET, "
+                "socket.SOCK_DGRAM).sendto(b\"x\", (\"d\", 9)))'")
+                .text,
+            "1\n")
+      << "one way is a way";
+  EXPECT_THAT(Run("net probe row 'c>d' --quick").text, HasSubstr("one way"));
+  Run("net down row");
+  const ShellResult run = Run("net run " + file + " --emulator tap --node b -- true");
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.text, HasSubstr("no path between: a and c, a and d, b and d; "));
+  EXPECT_THAT(Run(std::string(kFast) + "--nodes 4 -- true").text, Not(HasSubstr("path")));
+}
+
+// What another job has left in the shell is no place in this one.
+TEST_F(NetPrograms, TheLabsPlacesReplaceThoseOfTheShell) {
+  const std::pair<const char*, const char*> shell[] = {{"RANK", "0"},
+                                                       {"WORLD_SIZE", "1"},
+                                                       {"LOCAL_RANK", "3"},
+                                                       {"GROUP_RANK", "5"},
+                                                       {"ROLE_NAME", "default"},
+                                                       {"MASTER_ADDR", "localhost"},
+                                                       {"MASTER_PORT", "1234"},
+                                                       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                                       {"OMPI_COMM_WORLD_RANK", "2"},
+                                                       {"PMI_RANK", "2"},
+                                                       {"SLURM_PROCID", "2"},
+                                                       {"GLOO_SOCKET_IFNAME", "eth0"},
+                                                       {"NCCL_SOCKET_IFNAME", "^lo,docker0"},
+                                                       {"TP_SOCKET_IFNAME", "eth0"},
+                                                       {"UCX_NET_DEVICES", "eth0"},
+                                                       {"LONGHAUL_INTERFACE", "eth0"}};
+  std::string assignments, echo = "echo ";
+  for (const auto& [name, value] : shell) {
+    assignments += std::string(name) + "=" + value + " ";
+    echo += std::string("/$") + name;
+  }
+  const std::string show = "sh -c '" + echo + "'";
+  const auto of = [](const std::string& rank) {
+    return "/" + rank + "/2/0/" + rank + "//a/29500/////net0/net0/net0//net0\n";
+  };
+  const auto with = [&](const std::string& before, const std::string& arguments) {
+    return RunShell(before + LONGHAUL_COMMAND " " + arguments);
+  };
+  const ShellResult run = with(assignments, std::string(kFast) + "-- " + show);
+  EXPECT_THAT(run.text,
+              AllOf(HasSubstr(of("0")), HasSubstr(of("1")),
+                    HasSubstr("longhaul: the lab's own values replace GLOO_SOCKET_IFNAME, ")));
+  EXPECT_EQ(std::count(run.text.begin(), run.text.end(), '\n'), 3) << run.text;
+  ASSERT_EQ(Run("net up --rtt 1ms --name demo --emulator tap").status, 0);
+  EXPECT_THAT(with(assignments, "net exec demo/b -- " + show).text, HasSubstr(of("1")));
+  EXPECT_THAT(
+      with("SHELL=/bin/sh " + assignments, "net shell demo/b <<'END'\n" + echo + "\nEND").text,
+      HasSubstr(of("1")));
+  // A caller that is in the lab's job is left alone, and one that is in none gets no place.
+  EXPECT_EQ(with("RANK=3 WORLD_SIZE=4 MASTER_ADDR=b MASTER_PORT=7 ",
+                 "net exec demo/a -- sh -c 'echo $RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT'")
+                .text,
+            "3 4 b 7\n");
+  EXPECT_EQ(with("RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.0.0.2 ",
+                 "net exec demo/b -- sh -c 'echo $RANK $WORLD_SIZE $MASTER_ADDR'")
+                .text,
+            "1 2 10.0.0.2\n");
+  EXPECT_EQ(
+      with("env -u RANK -u WORLD_SIZE -u MASTER_ADDR -u MASTER_PORT ",
+           "net exec demo/a -- sh -c 'echo /$RANK$WORLD_SIZE$MASTER_ADDR/$GLOO_SOCKET_IFNAME'")
+          .text,
+      "//net0\n");
+  EXPECT_THAT(with(assignments, "net exec demo/b -- env RANK=7 sh -c 'echo is $RANK'").text,
+              HasSubstr("is 7\n"));
+  Run("net down demo");
+}
+
+// Whatever its programs make of a signal, a run that one ended did not end by itself.
+TEST_F(NetPrograms, ARunThatASignalEndsHasItsStatus) {
+  const std::string up = folder_ + "/up";
+  const std::string deaf =
+      "trap \"\" HUP TERM INT QUIT; touch " + up + "; while :; do sleep 0.2; done";
+  const std::string obeys =
+      "trap \"exit 0\" HUP TERM INT QUIT; touch " + up + "; while :; do sleep 0.1; done";
+  const std::string fails =
+      "trap \"exit 9\" HUP TERM INT QUIT; touch " + up + "; while :; do sleep 0.1; done";
+  const std::string wait =
+      "for i in $(seq 200); do [ -e " + up + " ] && break; sleep 0.05; done; sleep 0.3; ";
+  for (const auto& [signal, number] :
+       {std::pair("HUP", 1), {"INT", 2}, {"QUIT", 3}, {"TERM", 15}}) {
+    for (const std::string& program : {deaf, obeys, fails}) {
+      std::filesystem::remove(up);
+      const ShellResult result = RunShell(
+          LONGHAUL_COMMAND " " + std::string(kFast) + "--grace 300ms -- sh -c '" + program +
+          "' 2>/dev/null & p=$!; " + wait + "kill -" + signal + " $p; wait $p; echo $?");
+      EXPECT_EQ(result.text, std::to_string(128 + number) + "\n") << signal << " " << program;
+    }
+  }
+  // One that failed before keeps its status, and nohup keeps a hang-up from everybody.
+  std::filesystem::remove(up);
+  EXPECT_EQ(RunShell(LONGHAUL_COMMAND " " + std::string(kFast) +
+                     "--grace 2s -- sh -c '[ $RANK = 1 ] && exit 7; " + deaf +
+                     "' 2>/dev/null & p=$!; " + wait + "kill -TERM $p; wait $p; echo $?")
+                .text,
+            "7\n");
+  std::filesystem::remove(up);
+  EXPECT_EQ(RunShell("nohup " LONGHAUL_COMMAND " " + std::string(kFast) +
+                     "--grace 300ms -- sh -c 'touch " + up +
+                     "; sleep 1.5; echo done' 2>/dev/null & p=$!; " + wait +
+                     "kill -HUP $p; wait $p; echo $?")
+                .text,
+            "done\ndone\n0\n");
+  // What takes Ctrl-C as a command says how it ended.
+  std::filesystem::remove(up);
+  EXPECT_EQ(RunShell("trap - INT; " LONGHAUL_COMMAND " " + std::string(kFast) +
+                     "--grace none --node a -- sh -c '" + obeys + "' 2>/dev/null & p=$!; " + wait +
+                     "kill -TERM $p; wait $p; echo $?")
+                .text,
+            "143\n");
+}
+
 TEST_F(NetPrograms, TooManyOpenFilesIsOneLineWithTheLimit) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "UBSan's check of vptrs opens a file, and reports an error where it cannot";

@@ -51,12 +51,12 @@ TEST(RateTrace, SecondsAndMbitAreASampleALine) {
   EXPECT_EQ(LengthOf(*trace), absl::Milliseconds(16)) << "the last as long as the one before it";
   EXPECT_NEAR(InMbit(MeanRate(*trace, 1500)), 7 * 12.112 / 16, 1e-9);
   // What is begun in one sample is finished in the next: 1.5 frames and 0.5.
-  EXPECT_EQ(Parsed("0,18.168\n0.001,0\n0.005,6.056\n0.006,0")->opportunities_ms,
+  EXPECT_EQ(Parsed("s,Mbit/s\n0,18.168\n0.001,0\n0.005,6.056\n0.006,0")->opportunities_ms,
             (std::vector<uint32_t>{0, 6}));
-  const auto alone = Parsed("0,0.012112");
+  const auto alone = Parsed("s,mbit\n0,0.012112");
   EXPECT_EQ(alone->opportunities_ms, std::vector<uint32_t>{1000});
   // A rate of 0 at the end is part of the trace: 1 s of 12.112 Mbit/s, 3 s of nothing.
-  const auto outage = Parsed("0,12.112\n1,0\n2,0\n3,0");
+  const auto outage = Parsed("time_s,rate_mbit\n0,12.112\n1,0\n2,0\n3,0");
   EXPECT_EQ(LengthOf(*outage), absl::Seconds(4));
   EXPECT_EQ(LongestWait(*outage), absl::Milliseconds(3001));
   EXPECT_EQ(OpportunityNs(*outage, 999), 1000 * kMs);
@@ -69,23 +69,59 @@ TEST(RateTrace, SecondsAndMbitAreASampleALine) {
 
 TEST(RateTrace, SamplesThatAreNoneAreRefusedWithTheirLine) {
   for (const auto& [text, says] : std::vector<std::pair<std::string, const char*>>{
-           {"1,5\n", "t:1: the first time is 1 s: want 0"},
-           {"0,5\n0,6\n", "t:2: 0 s comes after 0 s"},
+           {"1,5\n", "t:2: the first time is 1 s: want 0"},
+           {"0,5\n0,6\n", "t:3: 0 s comes after 0 s"},
            {"0,5\n86400.5,6\n",
-            "t:2: 86400.5 s comes after 0 s: want times that grow, up to a day"},
-           {"0,5\n1;6\n", "t:2: '1;6': want 'seconds, Mbit/s'"},
-           {"0,5\n1\n", "t:2: '1': want"},
-           {"0,5\n\n", "t:2: '': want"},
-           {"0,5\n\x01;\n", "t:2: '\\x01;': want"},
-           {"0,-1\n", "t:1: -1 Mbit/s: want 0 to"},
-           {"0,1e7\n", "t:1: 10000000 Mbit/s: want 0 to"},
-           {"0,nan\n", "t:1: nan Mbit/s"},
-           {"0,0\n", "t:1: its rates do not add up to one frame"},
-           {"0,1e6\n86400,0", "t:1: more than 20000000 frames"},
-           {"a,b\n", "t:1: no sample"}}) {
-    const auto trace = ParseRateTrace(text, "t");
+            "t:3: 86400.5 s comes after 0 s: want times that grow, up to a day"},
+           {"0,5\n1;6\n", "t:3: '1;6': want two numbers"},
+           {"0,5\n1\n", "t:3: '1': want"},
+           {"0,5\n1,6,7\n", "t:3: '1,6,7': want"},
+           {"0,5\n\n", "t:3: '': want"},
+           {"0,5\n\x01;\n", "t:3: '\\x01;': want"},
+           {"0,-1\n", "t:2: -1 Mbit/s: want 0 to"},
+           {"0,1e7\n", "t:2: 10000000 Mbit/s: want 0 to"},
+           {"0,nan\n", "t:2: nan Mbit/s"},
+           {"0,0\n", "t:2: its rates do not add up to one frame"},
+           {"0,1e6\n86400,0", "t:2: more than 20000000 frames"},
+           {"", "t:1: no sample"}}) {
+    const auto trace = ParseRateTrace("seconds,Mbit/s\n" + text, "t");
     EXPECT_EQ(trace.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(trace.status().message()), HasSubstr(says));
+  }
+}
+
+// 12.112 Mbit/s, one frame a millisecond, in every unit that a heading may name.
+TEST(RateTrace, SamplesAreInTheUnitsOfTheirHeading) {
+  for (const std::string text :
+       {"seconds, Mbit/s\n0,12.112\n0.01,12.112\n", "time_ms,rate_kbps\n0,12112\n10,12112\n",
+        "t [s],DL_bitrate (kbit/s)\n0,12112\n0.01,12112\n", "sec,bps\n0,12112000\n0.01,12112000\n",
+        "Milliseconds,throughput_Mbps\n0,12.112\n10,12.112\n",
+        "s,Gbit/s\n0,0.012112\n0.01,0.012112\n"}) {
+    const auto trace = ParseRateTrace(text, "t");
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    EXPECT_EQ(LengthOf(**trace), absl::Milliseconds(20)) << text;
+    EXPECT_NEAR(InMbit(MeanRate(**trace, 1500)), 12.112, 1e-9) << text;
+  }
+}
+
+// What kbit/s, bytes or milliseconds would be read as without their names is nobody's link.
+TEST(RateTrace, SamplesWithoutUnitsAreRefused) {
+  for (const std::string heading :
+       {"0,5000\n1,8000", "0, 5.2", "time,rate", "seconds,rate", "time,Mbit/s", "seconds,MB/s",
+        "seconds,Mb/s", "seconds,MBps", "seconds,kB", "seconds,bytes", "Mbit/s,seconds",
+        "seconds,Mbit/s,rtt_ms", "seconds,kbit/s or Mbit/s", "0,0,12,5", "1700000000,300"}) {
+    const auto trace = ParseRateTrace(heading + "\n0,5\n1,6\n", "t");
+    EXPECT_EQ(trace.status().code(), absl::StatusCode::kInvalidArgument) << heading;
+    EXPECT_THAT(std::string(trace.status().message()),
+                testing::AllOf(testing::StartsWith("t:1: '"), HasSubstr("does not name the units"),
+                               HasSubstr("'ms, kbit/s'")))
+        << heading;
+  }
+  // Other separators are neither of the two formats.
+  for (const char* text : {"seconds;kbit/s\n0;5000\n", "0 5000\n1 8000\n", "0\t4.5\n"}) {
+    EXPECT_THAT(std::string(ParseRateTrace(text, "t").status().message()),
+                HasSubstr("names both units"))
+        << text;
   }
 }
 

@@ -152,7 +152,9 @@ TEST_P(Sites, EachPathIsCountedAndStrangersAreDropped) {
     };
     EXPECT_EQ(drops_after(kA, kB, "10.9.9.9"), 1);
     EXPECT_EQ(drops_after(kA, kC, "10.9.9.9"), 1);
-    EXPECT_EQ(drops_after(kD, kC, NodeAddress(kD)), 1);
+    EXPECT_EQ(drops_after(kA, kC, NodeAddress(kD)), 1);
+    EXPECT_THAT(std::string(SendSpoofed(emulator, kD, kC, NodeAddress(kD)).message()),
+                testing::HasSubstr("No route to host"));
     EXPECT_TRUE(emulator.health().ok()) << emulator.health();
   });
 }

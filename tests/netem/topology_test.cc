@@ -157,6 +157,16 @@ TEST(UniformTopology, UnknownProfileListsTheKnownOnes) {
   }
 }
 
+TEST(NodeNames, ThoseOfClustersAreNames) {
+  for (const char* name :
+       {"gpu_node_01", "GPU-A", "ip-10-1-2-3.us-east-1.compute.internal", "node.1", "1a", "0x",
+        "x0", "trainer-workers-replica-0-worker-00017-us-east", "10.1.2.3.example", "0xg", "n0",
+        "a.v4"}) {
+    const bool number = std::string_view(name) == "0x";
+    EXPECT_EQ(CheckNodeName("node", name).ok(), !number) << name;
+  }
+}
+
 struct Broken {
   const char* name;
   void (*change)(Topology&);
@@ -188,6 +198,29 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"NanLoss", [](Topology& t) { t.paths[0].loss_prob = kNan; }, "loss is nan"},
         Broken{"NoQueue", [](Topology& t) { t.paths[0].queue_bdp = 0; }, "queue"},
         Broken{"Localhost", [](Topology& t) { t.nodes[1].name = "localhost"; }, "localhost is"},
+        Broken{"LocalhostInCapitals", [](Topology& t) { t.nodes[1].name = "LocalHost"; },
+               "localhost is"},
+        Broken{"LocalhostWithADomain",
+               [](Topology& t) { t.nodes[1].name = "localhost.localdomain"; }, "localhost is"},
+        Broken{"NameBelowLocalhost", [](Topology& t) { t.nodes[1].name = "db.localhost"; },
+               "localhost is"},
+        Broken{"Number", [](Topology& t) { t.nodes[1].name = "0"; }, "an IPv4 address"},
+        Broken{"LongNumber", [](Topology& t) { t.nodes[1].name = "2130706433"; },
+               "an IPv4 address"},
+        Broken{"Address", [](Topology& t) { t.nodes[1].name = "10.1.2.3"; }, "as n10.1.2.3"},
+        Broken{"ShortAddress", [](Topology& t) { t.nodes[1].name = "127.1"; }, "an IPv4 address"},
+        Broken{"HexAddress", [](Topology& t) { t.nodes[1].name = "0x7F.1"; }, "an IPv4 address"},
+        Broken{"OctalAddress", [](Topology& t) { t.nodes[1].name = "0177.0.0.01"; },
+               "an IPv4 address"},
+        Broken{"Ipv6", [](Topology& t) { t.nodes[1].name = "fe80::1"; }, "letters, digits"},
+        Broken{"DotAtTheEnd", [](Topology& t) { t.nodes[1].name = "b."; }, "a dot at the end"},
+        Broken{"TwoDots", [](Topology& t) { t.nodes[1].name = "b..c"; }, "two in a row"},
+        Broken{"OtherCase", [](Topology& t) { t.nodes[1].name = "W0"; },
+               "node 1 'W0': a lookup cannot keep it apart from node 'w0' (upper and lower case"},
+        Broken{"NameByIpv4", [](Topology& t) { t.nodes[1].name = "w0.v4"; },
+               "apart from node 'w0' (NAME.v4 is"},
+        Broken{"NameByIpv4First", [](Topology& t) { t.nodes[0].name = "W1.V4"; },
+               "node 1 'w1': a lookup cannot keep it apart from node 'W1.V4' (NAME.v4"},
         Broken{"SameName", [](Topology& t) { t.nodes[1].name = "w0"; }, "given twice"},
         Broken{"LongName", [](Topology& t) { t.nodes[1].name = std::string(49, 'x'); }, "49 bytes"},
         Broken{"PathInName", [](Topology& t) { t.nodes[1].name = "../x"; }, "letters, digits"},

@@ -33,13 +33,12 @@ CommandResult Finish(pid_t pid, const std::string& output_file, Clock::time_poin
 
 }  // namespace
 
-std::vector<std::string> MountsOfLonghaul() {
+std::vector<std::string> MountsSince(const std::vector<std::string>& before) {
   std::vector<std::string> mounts;
   std::istringstream lines(ReadFile("/proc/mounts"));
   for (std::string line; std::getline(lines, line);) {
-    if (line.find("longhaul") != std::string::npos && !line.starts_with("small ")) {
-      mounts.push_back(line);
-    }
+    const bool is_new = std::find(before.begin(), before.end(), line) == before.end();
+    if (is_new && !line.starts_with("small ")) mounts.push_back(line);
   }
   return mounts;
 }

@@ -70,8 +70,9 @@ std::vector<pid_t> WorkersOf(pid_t command);
 bool AnyIsThere(const std::vector<pid_t>& processes);
 pid_t ParentOf(pid_t pid);  // 0: there is no such process
 
-// Lines of /proc/mounts that longhaul made, but for the small disks of tests that run beside.
-std::vector<std::string> MountsOfLonghaul();
+// Lines of /proc/mounts that were not among `before`, but for the small disks of tests that run
+// beside.
+std::vector<std::string> MountsSince(const std::vector<std::string>& before);
 
 std::string ReadFile(const std::string& path);
 

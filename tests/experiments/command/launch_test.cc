@@ -157,6 +157,57 @@ TEST_F(LaunchCommand, KilledOrInterruptedNothingIsLeft) {
   }
 }
 
+// Whatever the ranks make of a signal, and also before they are started and after they have ended.
+TEST_F(LaunchCommand, ASignalThatEndsItGivesTheStatus) {
+  const std::string up = scratch_.path() + "/up", out = scratch_.path() + "/out";
+  const auto ended_by = [&](int signal, const std::string& probe, const std::string& script,
+                            const std::string& sign) {
+    std::filesystem::remove(up);
+    auto words = Words(script, {"--grace", "300ms", "--out-of-bounds", "flag"});
+    *std::find(words.begin(), words.end(), "quick") = probe;
+    const pid_t command = StartLonghaul(words, out);
+    EXPECT_TRUE(Eventually([&] {
+      return std::filesystem::exists(up) ||
+             (!sign.empty() && ReadFile(out).find(sign) != std::string::npos);
+    }));
+    usleep(300'000);
+    EXPECT_EQ(kill(command, signal), 0);
+    const CommandResult result = WaitFor(command, out);
+    EXPECT_EQ(result.exit_status, 128 + signal) << result.output;
+    EXPECT_EQ(LastRun().status, RunStatus::kInterrupted) << LastRun().reason;
+    return result.output;
+  };
+  const std::string loop = "touch " + up + "; while :; do sleep 0.1; done";
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    for (const char* trap : {"trap '' HUP INT TERM; ", "trap 'exit 0' HUP INT TERM; "}) {
+      ended_by(signal, "none", trap + loop, "");
+    }
+  }
+  EXPECT_THAT(ended_by(SIGTERM, "full", loop, "2 paths before the program"),
+              HasSubstr("ended by signal 15 while links were probed before the program"));
+  EXPECT_FALSE(std::filesystem::exists(up)) << "nothing was started";
+  EXPECT_THAT(
+      ended_by(SIGINT, "full", "true", "2 paths after the program"),
+      AllOf(HasSubstr("while links were probed after the program"), HasSubstr("exit status 0")));
+}
+
+TEST_F(LaunchCommand, APairWithoutAPathIsSaidAndFailsAtOnce) {
+  const std::string links =
+      scratch_.File("star.toml",
+                    "[[node]]\nname = 'hub'\n[[node]]\nname = 'x'\n[[node]]\nname = 'y'\n"
+                    "[[path]]\nfrom = 'hub'\nto = 'x'\nboth = true\nrtt_ms = 1\n"
+                    "[[path]]\nfrom = 'hub'\nto = 'y'\nboth = true\nrtt_ms = 1\n");
+  const CommandResult result = RunLonghaul(
+      {"launch", "--links", links, "--probe", "none", "--results", Results(), "--", "sh", "-c",
+       "if [ $RANK = 1 ]; then ping -4 -c 1 hub >/dev/null && echo with hub; ping -4 -c 1 -W 9 y; "
+       "echo ended $?; fi"});
+  EXPECT_EQ(result.exit_status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("no path between: x and y; a connection there fails"),
+                                   HasSubstr("[1] with hub"), HasSubstr("No route to host"),
+                                   HasSubstr("[1] ended 2")));
+  EXPECT_LT(result.wall_s, 8);
+}
+
 TEST_F(LaunchCommand, WhatCannotBeIsOneLineAndLeavesNoRun) {
   const auto line = [&](const std::vector<std::string>& words) {
     const CommandResult result = RunLonghaul(words);
@@ -174,6 +225,13 @@ TEST_F(LaunchCommand, WhatCannotBeIsOneLineAndLeavesNoRun) {
               AllOf(HasSubstr("links 'regional' and '"), HasSubstr("want one of them")));
   EXPECT_THAT(line({"launch", "-n", "3", "--links", "nofile.toml", "--", "true"}),
               AllOf(HasSubstr("nofile.toml: "), Not(HasSubstr("asked for"))));
+  const std::string matrix = scratch_.File("m.csv", ",a,b\na,,1\nb,1,\n");
+  EXPECT_THAT(line({"launch", "-n", "2", "--links", matrix, "--", "true"}),
+              HasSubstr("m.csv: a matrix alone has no rates; write a topology file"));
+  const std::string number = scratch_.File(
+      "number.toml", "[[node]]\nname = '0'\n[[node]]\nname = '1'\n[between]\nrtt_ms = 1\n");
+  EXPECT_THAT(line({"launch", "--links", number, "--", "true"}),
+              HasSubstr("number.toml:1: node 0 '0': a number, which programs read as an IPv4"));
   EXPECT_THAT(line(Words("true", {"--gpus", "all"})), HasSubstr("--gpus: 'all' in 'all'"));
   EXPECT_THAT(line(Words("true", {"--grace", "5"})), HasSubstr("grace"));
   EXPECT_FALSE(std::filesystem::exists(Results()));

@@ -62,13 +62,14 @@ class LinkFaults : public testing::Test {
   CommandResult Wait() { return WaitFor(run_, output_file()); }
   void ExpectNothingIsLeft() {
     EXPECT_TRUE(Eventually([this] { return !AnyIsThere(workers_); }, 5));
-    EXPECT_TRUE(Eventually([] { return MountsOfLonghaul().empty(); }, 5))
+    EXPECT_TRUE(Eventually([this] { return MountsSince(mounts_).empty(); }, 5))
         << ReadFile("/proc/mounts");
     EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
   }
 
   std::string output_file() const { return scratch_.path() + "/output"; }
   ScratchFolder scratch_;
+  const std::vector<std::string> mounts_ = MountsSince({});
   pid_t run_ = -1;
   std::vector<pid_t> workers_;
 };

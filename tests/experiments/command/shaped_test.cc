@@ -173,6 +173,7 @@ TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
 }
 
 TEST_F(Shaped, KilledCommandLeavesNothing) {
+  const std::vector<std::string> mounts = MountsSince({});
   const pid_t pid =
       StartLonghaul(Arguments({"net.transport=ucx", "train.steps=5000"}), output_file());
   ASSERT_TRUE(
@@ -183,7 +184,7 @@ TEST_F(Shaped, KilledCommandLeavesNothing) {
   kill(pid, SIGKILL);
   WaitFor(pid, output_file());
   EXPECT_TRUE(Eventually([&] { return !AnyIsThere(workers); }, 5));
-  EXPECT_THAT(MountsOfLonghaul(), testing::IsEmpty());
+  EXPECT_THAT(MountsSince(mounts), testing::IsEmpty());
   EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
 }
 
