@@ -26,6 +26,8 @@ def parser_of():
     model.add_argument("--out", required=True, help="folder for model.safetensors, model.toml and the tokenizer")
     model.add_argument("--context", type=int, help="tokens of a window in model.toml (default: what the model was made "
                                                    "for, at most 1024)")
+    model.add_argument("--allow-non-finite", action="store_true",
+                       help="import weights that are NaN or infinite; model.toml names them")
     model.add_argument("--replace", action="store_true", help="write over files that are there")
 
     text = parts.add_parser("text", help="text files as token files, a file for each kind")
@@ -43,6 +45,7 @@ def parser_of():
     ids.add_argument("--vocab", type=int, help="how many ids there are")
     ids.add_argument("--model", help="folder of an imported model: its vocabulary")
     ids.add_argument("--column", help="of a table: the column of ids (default: input_ids, tokens or ids)")
+    ids.add_argument("--split", help="of a folder: the split to import, where its files are of several")
     ids.add_argument("--separator", type=int, help="id that is put before each document (default: nothing is)")
     ids.add_argument("--replace", action="store_true", help="write over a file that is there")
     return parser
@@ -51,14 +54,15 @@ def parser_of():
 def run(options):
     if options.what == "model":
         from .model import import_model
-        return import_model(options.source, options.out, options.context, options.replace)
+        return import_model(options.source, options.out, options.context, options.replace,
+                            options.allow_non_finite)
     if options.what == "text":
         from .text import import_text
         return import_text(options.kind, options.tokenizer, options.out, options.most_tokens, options.separator,
                            options.replace)
     from .ids import import_ids
     return import_ids(options.source, options.out, options.vocab, options.model, options.column, options.separator,
-                      options.replace)
+                      options.replace, options.split)
 
 
 def main(arguments=None):
