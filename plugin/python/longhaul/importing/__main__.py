@@ -37,6 +37,12 @@ def parser_of():
     text.add_argument("--out", required=True, help="folder for NAME.bin and NAME.sources.tsv")
     text.add_argument("--most-tokens", type=int, help="stop each file there")
     text.add_argument("--separator", help="token before each text, or 'none' (default: the tokenizer's end of text)")
+    text.add_argument("--column", default="text", metavar="NAME",
+                      help="key of JSON, or column of CSV, Parquet and Arrow, that has a document's text (default: text)")
+    text.add_argument("--split", metavar="NAME", help="the split to import of such files, where their names are of several")
+    text.add_argument("--documents-at", metavar="MARK", dest="mark",
+                      help="text between the documents of one file, such as '<|endoftext|>'")
+    text.add_argument("--plain", action="store_true", help="take files of JSON and CSV as they are, each as one text")
     text.add_argument("--replace", action="store_true", help="write over files that are there")
 
     ids = parts.add_parser("ids", help="ids that exist: Megatron's .bin/.idx, .npy, Arrow and Parquet")
@@ -59,7 +65,8 @@ def run(options):
     if options.what == "text":
         from .text import import_text
         return import_text(options.kind, options.tokenizer, options.out, options.most_tokens, options.separator,
-                           options.replace)
+                           options.replace, column=options.column, split=options.split, plain=options.plain,
+                           mark=options.mark)
     from .ids import import_ids
     return import_ids(options.source, options.out, options.vocab, options.model, options.column, options.separator,
                       options.replace, options.split)

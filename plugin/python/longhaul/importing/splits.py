@@ -21,7 +21,7 @@ def split_of(path, root):
     named = IN_NAME.search(SHARD.sub("", ENDINGS.sub("", os.path.basename(path).lower())))
     if named:
         return SHARD.sub("", named.group())
-    folders = os.path.relpath(os.path.dirname(path), root).lower().split(os.sep)
+    folders = os.path.relpath(os.path.dirname(os.path.abspath(path)), root).lower().split(os.sep)
     return next((folder for folder in reversed(folders) if folder in SPLITS), "")
 
 
