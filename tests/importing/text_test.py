@@ -165,7 +165,7 @@ def check_refused(command, tokenizer):
 
 
 def main():
-    command = Command(*sys.argv[1:])
+    command = Command(*sys.argv[1:], served=True)
     tokenizer = write_tokenizer(command.path("tokenizer"))
     if not command.has("tokenizers"):
         command.refused("-m pip install tokenizers", "text", f"x={__file__}", "--tokenizer", tokenizer, "--out",

@@ -41,7 +41,7 @@ def kind_of(path):
         head = file.read(4)
         if head in (b"PAR1", b"ARRO"):
             return TABLE
-        if not head.lstrip().startswith(b"{"):
+        if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
             return PLAIN
         lines = (head + file.read(1 << 20)).split(b"\n")
     whole = [line for line in lines[:-1] or lines if line.strip()][:2]
@@ -142,7 +142,8 @@ def text_in(value, column, place):
     """A string, or that of an object's key."""
     if isinstance(value, dict):
         if column not in value:
-            raise Refused(f"{place}: no key '{column}'; it has {', '.join(map(repr, value))}: say --column NAME")
+            keys = ", ".join(map(repr, [*value][:10]))
+            raise Refused(f"{place}: no key '{column}'; it has {keys}: say --column NAME, or --plain for the file as it is")
         value = value[column]
         place = f"{place}: '{column}'"
     if not isinstance(value, str):
