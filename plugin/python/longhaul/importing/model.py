@@ -23,6 +23,11 @@ def opened(source, scratch):
         return
     if not os.path.isfile(source):
         raise Refused(f"{source}: no such file or folder")
+    if source.endswith(".safetensors"):
+        raise Refused(f"{source}: weights without their config.json: name the folder that has both")
+    if source.endswith((".bin", ".pt", ".pth", ".ckpt")):
+        raise Refused(f"{source}: a pickle of torch, which may run programs when it is read: save it again with "
+                      "transformers, which writes safetensors")
     if not zipfile.is_zipfile(source):
         yield GgufModel(source)
         return
