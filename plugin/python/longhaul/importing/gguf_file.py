@@ -9,7 +9,7 @@ import mmap
 import os
 import struct
 
-from .refusal import Refused, need
+from .refusal import Refused, check_fetched, need
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
@@ -26,6 +26,7 @@ class GgufFile:
 
     def __init__(self, path):
         self.path = path
+        check_fetched(path)
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size < 24:
                 raise Refused(f"{path}: no GGUF file: it has {os.fstat(file.fileno()).st_size} bytes")
@@ -111,7 +112,9 @@ class GgufFile:
     def values(self, name):
         """The tensor as float32."""
         kind, shape, _ = self.tensors[name]
-        return dequantise(self._bytes(name), kind, f"{self.path}: '{name}' in {TYPES[kind][0]}").reshape(shape)
+        what = f"{self.path}: '{name}' in {TYPES[kind][0]}"
+        with need("numpy", what).errstate(all="ignore"):  # of scales that are NaN or infinite; the caller checks
+            return dequantise(self._bytes(name), kind, what).reshape(shape)
 
 
 def dequantise(data, kind, what):

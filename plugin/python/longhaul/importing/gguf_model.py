@@ -4,7 +4,7 @@ import json
 
 from .gguf_file import TYPES, GgufFile
 from .llama import (ENDS, IN_BLOCK, Llama, check_counts, check_norm_eps, check_rope_theta, check_tensors,
-                    config_json)
+                    config_json, zero_biases)
 from .refusal import Refused
 
 KEYS = {"blocks": "llama.block_count", "width": "llama.embedding_length", "heads": "llama.attention.head_count",
@@ -12,8 +12,8 @@ KEYS = {"blocks": "llama.block_count", "width": "llama.embedding_length", "heads
         "positions": "llama.context_length", "vocab": "token_embd.weight", "tied": "output.weight",
         "rope_theta": "llama.rope.freq_base"}
 # What a Llama of ours has not: refused by the key's name unless its value is the one that means no such thing.
-REFUSED = {"llama.rope.scaling.type": ("none",), "llama.rope.scaling.factor": (1.0, 0.0),
-           "llama.rope.scale_linear": (1.0, 0.0), "llama.attention.sliding_window": (0,), "llama.expert_count": (0,),
+REFUSED = {"llama.rope.scaling.factor": (1.0, 0.0), "llama.rope.scale_linear": (1.0, 0.0),
+           "llama.rope.scaling.attn_factor": (1.0, 0.0), "llama.expert_count": (0,),
            "llama.attention.clamp_kqv": (0.0,), "llama.attention.max_alibi_bias": (0.0,), "llama.attention.scale": (),
            "llama.attention.causal": (True,), "llama.use_parallel_residual": (False,), "llama.logit_scale": (1.0,),
            "llama.residual_scale": (1.0,), "llama.embedding_scale": (1.0,),
@@ -45,9 +45,13 @@ class GgufModel:
         for key, harmless in REFUSED.items():
             if key in keys and keys[key] not in harmless:
                 raise Refused(f"{path}: {key} = {keys[key]!r}: longhaul's Llama has no such thing")
+        self.said = ""
+        biases = zero_biases(self.file.tensors, self.file.values, path)
         self.theirs = {}
         for theirs, (_, shape, _) in self.file.tensors.items():
             ours = our_name(theirs)
+            if theirs in biases:
+                continue
             if ours is None:
                 raise Refused(f"{path}: has '{theirs}' of {list(shape)}, which a Llama without biases has not: "
                               "longhaul would leave it out")
@@ -66,6 +70,14 @@ class GgufModel:
                       rope_theta=exact(check_rope_theta(keys.get(KEYS["rope_theta"], 10000.0), path,
                                                         KEYS["rope_theta"])))
         check_counts(model, path, KEYS)
+        window = keys.get("llama.attention.sliding_window", 0)
+        if window and not (isinstance(window, int) and window >= model.positions):
+            raise Refused(f"{path}: llama.attention.sliding_window = {window!r}: longhaul's attention sees the whole "
+                          "context")
+        # By a factor of 1 none of these scales; llama.cpp takes a missing one for that where it is linear.
+        kind, factor = keys.get("llama.rope.scaling.type", "none"), keys.get("llama.rope.scaling.factor")
+        if kind not in ("none", "linear") and not (kind == "yarn" and factor == 1.0):
+            raise Refused(f"{path}: llama.rope.scaling.type = {kind!r}: longhaul's rotary positions are not scaled")
         check_norm_eps(keys.get("llama.attention.layer_norm_rms_epsilon"), path,
                        "llama.attention.layer_norm_rms_epsilon")
         head = model.width // model.heads
@@ -74,6 +86,9 @@ class GgufModel:
                 raise Refused(f"{path}: {key} = {keys[key]}: longhaul's heads are {KEYS['width']} / {KEYS['heads']} "
                               f"= {head} wide, all of it turned")
         return model
+
+    def name_in_file(self, name):
+        return self.theirs[name]
 
     def dtype(self, name):
         return "F32"

@@ -5,25 +5,32 @@ import os
 from .megatron import documents as of_megatron
 from .outputs import Outputs
 from .refusal import Refused, need
-from .tables import of_numpy, of_table
+from .tables import files_of, of_numpy, of_table
 from .tokens import TokenFile, vocab_of
 
 GATHER = 1 << 20  # ids that are written at a time
 
 
-def reader_of(source, column):
-    """Yields (whether a document begins here, ids)."""
+def reader_of(source, column, split):
+    """(an iterator of (whether a document begins here, ids), words about which files are read)."""
+    table = os.path.isdir(source) or source.endswith((".arrow", ".feather", ".parquet"))
+    if not table:
+        for option, value in (("--column", column), ("--split", split)):
+            if value:
+                raise Refused(f"{option} {value}: {source} is no table")
     if source.endswith(".idx") or (source.endswith(".bin") and os.path.isfile(source[:-4] + ".idx")):
-        return of_megatron(source)
+        return of_megatron(source), ""
     if source.endswith((".npy", ".npz")):
-        return of_numpy(source)
-    if os.path.isdir(source) or source.endswith((".arrow", ".feather", ".parquet")):
-        return of_table(source, column)
+        return of_numpy(source), ""
+    if table:
+        files, said = files_of(source, split)
+        return of_table(files, column), said
     raise Refused(f"{source}: want FILE.idx with its .bin (Megatron), FILE.npy, or a file or folder of Arrow or "
                   "Parquet; bare ids need no import: data.source takes tokens:FILE (uint16) and tokens32:FILE (uint32)")
 
 
-def import_ids(source, out, vocab=None, model=None, column=None, separator=None, replace=False):
+def import_ids(source, out, vocab=None, model=None, column=None, separator=None, replace=False,
+               split=None):
     numpy = need("numpy", "reading ids")
     if not os.path.exists(source):
         raise Refused(f"{source}: no such file or folder")
@@ -32,10 +39,11 @@ def import_ids(source, out, vocab=None, model=None, column=None, separator=None,
     vocab = vocab_of(model) if vocab is None else vocab
     if not 2 <= vocab <= 1 << 22:
         raise Refused(f"--vocab {vocab}: want 2 to {1 << 22}")
+    reader, said = reader_of(source, column, split)
     with Outputs(replace) as outputs:
         tokens = TokenFile(outputs, out, vocab, source)
         documents, waiting, size = 0, [], 0
-        for begins, ids in reader_of(source, column):
+        for begins, ids in reader:
             documents += 1 if begins else 0
             if begins and separator is not None:
                 waiting.append(numpy.array([separator]))
@@ -47,4 +55,4 @@ def import_ids(source, out, vocab=None, model=None, column=None, separator=None,
         if waiting:
             tokens.add(numpy.concatenate(waiting))
         word = tokens.close()
-    return f"{tokens.count:,} tokens of {documents:,} documents, ids below {vocab}; {word}"
+    return f"{tokens.count:,} tokens of {documents:,} documents{f' ({said})' if said else ''}, ids below {vocab}; {word}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 from .refusal import Refused
 
@@ -95,6 +96,18 @@ def check_rope_theta(theta, source, key):
     if not isinstance(theta, (int, float)) or isinstance(theta, bool) or not ROPE_THETA[0] <= theta <= ROPE_THETA[1]:
         raise Refused(f"{source}: {key} = {theta!r}: want {ROPE_THETA[0]} to {ROPE_THETA[1]:g}")
     return float(theta)
+
+
+BIAS = re.compile(r"(model\.layers|blk)\.\d+\.[\w.]+\.bias")
+
+
+def zero_biases(names, values_of, source):
+    """The biases among `names`. They are zero: longhaul has none, and one of another value is refused by its name."""
+    biases = {name for name in names if BIAS.fullmatch(name)}
+    for name in sorted(biases):
+        if values_of(name).any():
+            raise Refused(f"{source}: has '{name}', which is not zero, and longhaul's matrices have no biases")
+    return biases
 
 
 def check_tensors(model, found, source, ignored=()):

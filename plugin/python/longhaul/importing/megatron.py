@@ -9,7 +9,7 @@ u64; i64 each: [S + 1] dimensions, [S + 1] offsets in elements, [sizes] lengths,
 import os
 import struct
 
-from .refusal import Refused, need
+from .refusal import Refused, check_fetched, need
 
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 FLOATS = (6, 7)
@@ -23,6 +23,7 @@ class Index:
     def __init__(self, path):
         self.numpy = need("numpy", "reading a Megatron data set")
         self.path = path
+        check_fetched(path)
         with open(path, "rb") as file:
             self.raw = file.read()
         self.at = 0
@@ -105,6 +106,7 @@ def documents(path):
     numpy, binary = index.numpy, stem + ".bin"
     if not os.path.isfile(binary):
         raise Refused(f"{path}: no {binary} beside it")
+    check_fetched(binary)
     elements, odd = divmod(os.path.getsize(binary), index.dtype.itemsize)
     ends = index.offsets + index.lengths
     if odd or (len(ends) and int(ends.max()) > elements):

@@ -15,3 +15,13 @@ def need(module, what):
     except ImportError as error:
         raise Refused(f"{what} needs the Python package {module}, which {sys.executable} cannot import "
                       f"({error}): {sys.executable} -m pip install {module}") from error
+
+
+LFS = b"version https://git-lfs.github.com/spec/"
+
+
+def check_fetched(path):
+    """Refuses what Git left in the place of a file that it did not fetch."""
+    with open(path, "rb") as file:
+        if file.read(len(LFS)) == LFS:
+            raise Refused(f"{path}: a Git LFS pointer, not the file itself: fetch it with `git lfs pull`")

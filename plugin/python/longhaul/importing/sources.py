@@ -1,6 +1,7 @@
-"""Which files a kind of text is of: patterns, and kinds that this machine has. Read as UTF-8, unpacked,
-once each, in an order that their content alone fixes."""
+"""Which texts a kind has: patterns, and kinds that this machine has. Read as UTF-8, unpacked, once each, in an order that
+their content alone fixes."""
 
+import dataclasses
 import glob
 import gzip
 import hashlib
@@ -8,7 +9,9 @@ import os
 import sysconfig
 import zlib
 
+from .documents import PLAIN, documents, kind_of, pieces, split_at, why_no_text
 from .refusal import Refused
+from .splits import choose
 
 # Of kinds that every machine has: parts of paths that are left out. Tests and tables are no programs, and torch's
 # operators are one generated header two thousand times.
@@ -35,19 +38,86 @@ BUILT_IN = {  # a name alone on the command line: its patterns
         f"/usr/share/doc/**/{name}{packed}"
         for name in ("copyright", "README*", "*.txt", "*.md", "*.rst") for packed in ("", ".gz")],
 }
-MOST_BYTES = 16 << 20  # of one file
-LEAST_BYTES = 64
+LEAST_BYTES = 64  # of a file that is one text
+
+
+@dataclasses.dataclass(order=True)
+class Text:
+    """One document: in a file of its own, or `length` bytes of the scratch file from `at`."""
+
+    digest: str
+    place: str
+    path: str = ""
+    at: int = 0
+    length: int = 0
 
 
 class Found:
-    """`files`: [(sha256 of the text, path)] in the order of the hashes, which is a shuffled one: any part of
-    them is a sample. `skipped`: {why: how many}."""
+    """`texts` in the order of their hashes, which is a shuffled one: any part of them is a sample. `skipped`: {why: how
+    many}; `split`: the split that all are of, where their files' names say it."""
 
-    def __init__(self):
-        self.files, self.skipped = [], {}
+    def __init__(self, scratch):
+        self.texts, self.skipped, self.split, self.digests = [], {}, "", set()
+        self.scratch, self.end = scratch, 0
 
     def skip(self, why):
         self.skipped[why] = self.skipped.get(why, 0) + 1
+
+    def add(self, text):
+        if text.digest in self.digests:
+            self.skip("the same text")
+            return False
+        self.digests.add(text.digest)
+        self.texts.append(text)
+        return True
+
+    def add_file(self, path):
+        """A file that is one text."""
+        digest, size = hashlib.sha256(), 0
+        try:
+            why = why_no_text(path)
+            for piece in [] if why else pieces(path):
+                raw = piece.encode()
+                if b"\0" in raw:
+                    why = "no UTF-8 text"
+                    break
+                digest.update(raw)
+                size += len(raw)
+        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error):
+            why = "no UTF-8 text"
+        except OSError as error:
+            why = error.strerror or "unreadable"
+        if why or size < LEAST_BYTES:
+            self.skip(why or f"below {LEAST_BYTES} bytes")
+        else:
+            self.add(Text(digest.hexdigest(), path, path=path))
+
+    def add_documents(self, path, of_file):
+        """Each (place, text) of a file; the text is kept in the scratch file."""
+        try:
+            for place, text in of_file:
+                try:
+                    raw = text.encode()
+                except UnicodeEncodeError:
+                    self.skip("no Unicode text (half a surrogate pair)")
+                    continue
+                if not raw or b"\0" in raw:
+                    self.skip("empty" if not raw else "no UTF-8 text")
+                elif self.add(Text(hashlib.sha256(raw).hexdigest(), place, at=self.end, length=len(raw))):
+                    self.scratch.write(raw)
+                    self.end += len(raw)
+        except UnicodeDecodeError as error:
+            raise Refused(f"{path}: no UTF-8 text: {error}") from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise Refused(f"{path}: a damaged gzip: {error}") from error
+
+    def pieces(self, text):
+        """A document's text in pieces, in order."""
+        if text.path:
+            yield from pieces(text.path)
+            return
+        self.scratch.seek(text.at)
+        yield self.scratch.read(text.length).decode()
 
 
 def paths_of(name, patterns):
@@ -57,6 +127,8 @@ def paths_of(name, patterns):
                 if glob.has_magic(pattern) else [pattern]:
             if os.path.isfile(path):
                 found.add(path)
+            elif os.path.isdir(path) and not glob.has_magic(pattern):
+                raise Refused(f"{name}: {pattern} is a folder: say {name}='{os.path.join(pattern, '**/*')}'")
             elif not glob.has_magic(pattern):
                 raise Refused(f"{name}: {pattern}: no such file")
     if not found:
@@ -64,35 +136,24 @@ def paths_of(name, patterns):
     return sorted(found)
 
 
-def read(path):
-    """The text, or None and why not."""
-    if os.path.getsize(path) > MOST_BYTES:
-        return None, f"above {MOST_BYTES >> 20} MiB"
-    try:
-        with open(path, "rb") as file:
-            raw = file.read()
-        if raw.startswith(b"\x1f\x8b"):
-            raw = gzip.decompress(raw)
-        text = raw.decode("utf-8")
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error):
-        return None, "no UTF-8 text"
-    except OSError as error:
-        return None, error.strerror or "unreadable"
-    if len(raw) < LEAST_BYTES:
-        return None, f"below {LEAST_BYTES} bytes"
-    if "\0" in text:
-        return None, "no UTF-8 text"
-    return text, ""
+def gather(name, patterns, scratch, column="text", split=None, plain=False, mark=None):
+    """The texts of a kind.
 
-
-def gather(name, patterns):
-    """The texts of a kind."""
+    Args:
+        name: The kind.
+        patterns: Its patterns, or None for a kind that every machine has.
+        scratch: A binary file for texts that are not files.
+        column: The key or column of a document's text in JSON, CSV and tables.
+        split: The split to take of files of those forms.
+        plain: Every file is one text as it is.
+        mark: What is between the documents of a file of text.
+    """
     built_in = patterns is None
     if built_in:
         if name not in BUILT_IN:
             raise Refused(f"'{name}' is no kind that every machine has ({', '.join(BUILT_IN)}): say {name}=PATTERN")
         patterns = BUILT_IN[name]()
-    found, seen, real = Found(), {}, set()
+    found, real, kinds = Found(scratch), set(), {}
     for path in paths_of(name, patterns):
         if built_in and any(part in path for part in LEFT_OUT[name]):
             continue
@@ -101,18 +162,27 @@ def gather(name, patterns):
             found.skip("the same file by another name")
             continue
         real.add(target)
-        text, why = read(path)
-        if text is None:
-            found.skip(why)
-            continue
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        if digest in seen:
-            found.skip("the same text")
-            continue
-        seen[digest] = path
-        found.files.append((digest, path))
-    found.files.sort()
-    if not found.files:
+        try:
+            kinds[path] = PLAIN if built_in or plain or why_no_text(path) else kind_of(path)
+        except (OSError, EOFError, zlib.error):
+            kinds[path] = PLAIN  # which counts what is wrong with it
+    sets = [path for path, kind in kinds.items() if kind != PLAIN]
+    if sets:
+        chosen, found.split = choose(sets, split, os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in sets]))
+        kinds = {path: kind for path, kind in kinds.items() if kind == PLAIN or path in set(chosen)}
+    elif split:
+        raise Refused(f"--split {split}: {name} has no files of JSON, CSV, Arrow or Parquet")
+    for path, kind in kinds.items():
+        if kind == PLAIN:
+            if mark and not why_no_text(path):
+                found.add_documents(path, split_at(path, mark))
+            else:
+                found.add_file(path)
+        else:
+            found.add_documents(path, documents(path, kind, column))
+    found.texts.sort()
+    if not found.texts:
         raise Refused(f"{name}: nothing left of {len(real)} files: "
                       + ", ".join(f"{count} {why}" for why, count in sorted(found.skipped.items())))
+    scratch.flush()
     return found
