@@ -254,17 +254,6 @@ std::vector<PlannedDepth> PlannedDepths(const Family& family) {
   return out;
 }
 
-std::string EightStageVerdict(const Family& family) {
-  if (family.verdict() == Verdict::kNoConclusion) return "no conclusion";
-  for (const PlannedDepth& depth : PlannedDepths(family)) {
-    if (depth.stages != 8) continue;
-    if (!depth.measured.interval) return "undetermined";
-    if (depth.measured.interval->low >= kEightStageFloor) return "unchanged";
-    if (depth.measured.interval->high < kEightStageFloor) return "flips";
-  }
-  return "undetermined";
-}
-
 std::string CalibrationJson(const CampaignAnalysis& a) {
   json out = {{"schema", "calibration/1"},   {"plan_sha256", a.experiment.plan_sha256},
               {"commit", a.git_revision},    {"params", a.parameters},

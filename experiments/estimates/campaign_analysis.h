@@ -155,10 +155,8 @@ struct PlannedDepth {
   bool direct;        // an arm at this S
 };
 std::vector<PlannedDepth> PlannedDepths(const Family& family);
-// "8-stage pipelines keep eta_act >= 0.90" (they flip at q < 0.90^(1/K): 0.99250 with both
-// directions): "unchanged", "flips" or "undetermined", over the whole interval.
+// "Eight stages keep eta_act >= 0.90": true from q = 0.90^(1/K) on, 0.99250 with both directions.
 constexpr double kEightStageFloor = 0.90;
-std::string EightStageVerdict(const Family& family);
 
 // Rows for the table `estimates`.
 std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& analysis);

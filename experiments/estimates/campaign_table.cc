@@ -89,10 +89,11 @@ std::string FamilyLines(const Family& family) {
                       family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()));
   text += fmt::format("  with the codec on at evaluation {}\n",
                       family.on ? WithInterval(family.on->q, 4) : family.on_note);
-  const std::string verdict = EightStageVerdict(family);
-  text += fmt::format("  8-stage pipelines keep eta_act >= 0.90: {}{}\n", verdict,
-                      verdict == "flips" ? ", so by 0.995 a crossing, not by this q" : "");
-  return text;
+  const int64_t k = 7 * family.directions();
+  return text +
+         fmt::format("  sensitivity: by q^K eight stages (K = {}) keep {:.2f} of the tokens from "
+                     "q = {:.4f} on\n",
+                     k, kEightStageFloor, std::pow(kEightStageFloor, 1.0 / static_cast<double>(k)));
 }
 
 }  // namespace

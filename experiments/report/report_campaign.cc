@@ -8,6 +8,7 @@
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/html.h"
 #include "experiments/report/report_sections.h"
+#include "planning/simulator/conclusions.h"
 
 namespace longhaul {
 namespace {
@@ -25,40 +26,15 @@ Tone ToneOf(Verdict verdict) {
   }
 }
 
-Tone ToneOf(const std::string& conclusion) {
-  if (conclusion == "unchanged") return Tone::kGood;
-  return conclusion == "flips" ? Tone::kBad : Tone::kOpen;
-}
-
-// What was found of eight stages, in words that stand by themselves.
-std::string EightStageSentence(const Family& family, const std::string& conclusion) {
-  const std::string need = fmt::format("{:.0f} %", 100 * kEightStageFloor);
+// What this model keeps over eight stages, in words that stand by themselves.
+std::string EightStageSentence(const Family& family) {
   for (const PlannedDepth& depth : PlannedDepths(family)) {
     if (depth.stages != 8 || !depth.measured.interval) continue;
-    const std::string kept = fmt::format("{:.0f} % [{:.0f}, {:.0f}]", 100 * depth.measured.value,
-                                         100 * std::max(0.0, depth.measured.interval->low),
-                                         100 * depth.measured.interval->high);
-    if (conclusion == "flips") {
-      return fmt::format(
-          "Eight stages keep {} of the tokens' worth, not the {} that the plan needs", kept, need);
-    }
-    if (conclusion == "unchanged") {
-      return fmt::format(
-          "Eight stages keep {} of the tokens' worth: at least the {} that the plan "
-          "needs",
-          kept, need);
-    }
-    if (conclusion == "undetermined") {
-      return fmt::format(
-          "Eight stages keep {} of the tokens' worth: too wide to say whether it is "
-          "the {} that the plan needs",
-          kept, need);
-    }
+    return fmt::format("Eight stages keep {:.0f} % [{:.0f}, {:.0f}] of the tokens' worth in this model",
+                       100 * depth.measured.value, 100 * std::max(0.0, depth.measured.interval->low),
+                       100 * depth.measured.interval->high);
   }
-  return fmt::format(
-      "Whether eight stages keep the {} of the tokens' worth that the plan needs was "
-      "not measured",
-      need);
+  return "Eight stages were not measured";
 }
 
 std::string Cards(const CampaignAnalysis& a) {
@@ -85,14 +61,12 @@ std::string Cards(const CampaignAnalysis& a) {
         HtmlBadge(verdict == Verdict::kNotResolved ? "not told from 0.995"
                                                    : std::string(ToString(verdict)),
                   ToneOf(verdict)));
-    const std::string conclusion = EightStageVerdict(family);
     const double k = 7.0 * static_cast<double>(family.directions());
     cards += fmt::format(
-        "<div class=\"card\"><span>eight stages, {}</span><p class=\"finding {}\">{}.</p>"
-        "<span>the planner assumes {:.0f} %; {:.0f} % need a q of at least {:.5f}</span></div>",
-        HtmlEscape(family.codecs), conclusion == "flips" ? "bad" : "plain",
-        HtmlEscape(EightStageSentence(family, conclusion)), 100 * std::pow(kAssumedQ, k),
-        100 * kEightStageFloor, std::pow(kEightStageFloor, 1 / k));
+        "<div class=\"card\"><span>eight stages, {}</span><p class=\"finding plain\">{}.</p>"
+        "<span>0.995 a crossing gives {:.0f} %; {:.0f} % need a q of at least {:.5f}</span></div>",
+        HtmlEscape(family.codecs), HtmlEscape(EightStageSentence(family)),
+        100 * std::pow(kAssumedQ, k), 100 * kEightStageFloor, std::pow(kEightStageFloor, 1 / k));
   }
   return cards.empty() ? cards : "<div class=\"cards\">" + cards + "</div>\n";
 }
@@ -206,23 +180,25 @@ std::string PlannerTable(const CampaignAnalysis& a) {
   std::vector<std::vector<std::string>> rows;
   for (const Family& family : a.families) {
     for (const PlannedDepth& depth : PlannedDepths(family)) {
-      const std::string conclusion = depth.stages == 8 ? EightStageVerdict(family) : "";
       rows.push_back({HtmlEscape(family.codecs), fmt::format("{}", depth.stages),
                       fmt::format("{:.4f}", depth.assumed),
                       HtmlEscape(WithInterval(depth.measured, 4)),
-                      depth.direct ? "arm at this S" : "q<sup>K</sup>",
-                      conclusion.empty() ? "" : HtmlBadge(conclusion, ToneOf(conclusion))});
+                      depth.direct ? "arm at this S" : "q<sup>K</sup>"});
     }
   }
   if (rows.empty()) return "";
-  return "<h3>What it does to a planner's conclusions</h3><p class=\"note\">A planner that assumes "
-         "q "
-         "= 0.995 uses &eta;<sub>act</sub> = q<sup>K</sup>, K = 2(S-1) with both directions "
-         "compressed, S-1 with one. The last column judges \"8-stage "
-         "pipelines keep &eta;<sub>act</sub> &ge; 0.90\" over the whole interval: unchanged; flips, so by the "
-         "assumed q and not by the measured one; undetermined.</p>" +
+  return fmt::format(
+             "<h3>What it does to a planner's conclusions</h3><p class=\"note\">A sensitivity "
+             "analysis, no verdict: a planner's models are more than {:g} times as large as this "
+             "one ({} parameters), and q did not transfer between model sizes where it was tested. "
+             "The planning model's conclusions that depend on q change at these values of q per "
+             "crossing and direction, all else assumed:</p>",
+             simulator::kMostSizeRatio, a.parameters) +
+         HtmlOf(simulator::BreakEvenTable()) +
+         "<p class=\"note\">With q = 0.995 per crossing &eta;<sub>act</sub> is q<sup>K</sup>, K = "
+         "2(S-1) with both directions compressed, S-1 with one; and in this model:</p>" +
          HtmlTable({"codec forward / backward", "S", "&eta;<sub>act</sub> assumed",
-                    "&eta;<sub>act</sub> measured", "from", "conclusion at S = 8"},
+                    "&eta;<sub>act</sub> in this model", "from"},
                    rows);
 }
 

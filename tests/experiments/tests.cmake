@@ -32,8 +32,6 @@ longhaul_test(experiments/estimates/step_time_test.cc experiments/estimates/trai
 target_compile_definitions(experiments_estimates_step_time_test PRIVATE
   LONGHAUL_TEST_LOSSY="${CMAKE_CURRENT_SOURCE_DIR}/experiments/virtual/lossy.toml")
 longhaul_test(experiments/estimates/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/price_law_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/report/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 longhaul_test(experiments/estimates/median_interval_test.cc experiments/estimates/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/fault_script_test.cc experiments/spec/group_course_test.cc

@@ -100,17 +100,6 @@ train.lr = 1e-3
   EXPECT_THAT(ForecastFor(campaign, nullptr)->text, HasSubstr("an efficiency, not a q"));
 }
 
-TEST_F(CampaignForecast, PlannerConclusionFollowsTheInterval) {
-  const auto verdict = [&](double q, const std::string& name) {
-    const CampaignAnalysis a =
-        Analysed(WriteSyntheticCampaign(*record_, {.q = q, .noise_nat = 3e-4}, name));
-    return EightStageVerdict(a.families[0]);
-  };
-  EXPECT_EQ(verdict(0.9990, "a"), "unchanged");
-  EXPECT_EQ(verdict(0.9925, "b"), "undetermined");
-  EXPECT_EQ(verdict(0.9800, "c"), "flips");
-}
-
 TEST_F(CampaignForecast, OneDirectionHasHalfTheCrossingsInThePlannersTableToo) {
   const std::string arms = R"([[arm]]
 name = "f4"
