@@ -361,7 +361,7 @@ TEST(SimulatorCalibration, BeyondTenTimesTheMeasuredSizeThereIsNoVerdict) {
 TEST(SimulatorCalibration, TheTextLeadsWithTheBreakEvenValues) {
   const CalibrationPlan plan = PlanOf(Q(0.9, 0.97, 0.99));
   const std::string text = ConclusionsText(plan, Attribute(plan));
-  const std::string lead = text.substr(0, text.find("factor "));
+  const std::string lead = text.substr(0, text.find("\nfactor "));
   for (const char* q : {"0.9925", "0.9754", "0.9662", "0.9510"}) EXPECT_THAT(lead, HasSubstr(q));
   for (const Conclusion& c : Conclusions()) {
     if (!c.break_even_q) continue;
