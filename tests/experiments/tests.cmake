@@ -62,7 +62,10 @@ if(LONGHAUL_TORCH)
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/findings_page_test.py ${PROJECT_SOURCE_DIR})
   add_test(NAME experiments_pareto_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/pareto_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/pareto)
-  set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test PROPERTIES LABELS cpu)
+  add_test(NAME experiments_result_pages_test COMMAND ${TORCH_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/result_pages_test.py ${PROJECT_SOURCE_DIR})
+  set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test
+    experiments_result_pages_test PROPERTIES LABELS cpu)
 endif()
 longhaul_test(experiments/report/listing_test.cc experiments/report/report_curves_test.cc experiments/report/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
