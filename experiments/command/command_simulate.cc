@@ -153,12 +153,12 @@ std::string AnswersText(const simulator::ScenarioFile& file, const Answers& a) {
   if (a.sought) text += "\n" + simulator::BreakEvenText(file, *a.sought, a.break_even);
   if (!a.uncertain.empty()) text += "\n" + simulator::UncertaintyText(file, a.uncertain);
   if (!a.plan) return text;
-  return text + fmt::format("\n{}\nThe scenarios of this file{}, with assumed and with measured factors:\n{}",
-                            simulator::ConclusionsText(*a.plan, a.attributions),
-                            a.measured.size() == kMostMeasured
-                                ? fmt::format(", the first {}", kMostMeasured)
-                                : "",
-                            simulator::MeasuredTable(a.numbers));
+  return text +
+         fmt::format(
+             "\n{}\nThe scenarios of this file{}, with assumed and with measured factors:\n{}",
+             simulator::ConclusionsText(*a.plan, a.attributions),
+             a.measured.size() == kMostMeasured ? fmt::format(", the first {}", kMostMeasured) : "",
+             simulator::MeasuredTable(a.numbers));
 }
 
 // [break_even] of the scenario file, where it has one.
@@ -281,8 +281,9 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_option("--set", options->set, "override a key: network.nodes=500")->take_all();
   command->add_option("--csv", options->csv, "write every column of every row into this file");
   command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->add_option("--calibration", options->calibration,
-                      "Use measured factors from FILE: calibration.json, as `longhaul report` writes it");
+  command->add_option(
+      "--calibration", options->calibration,
+      "Use measured factors from FILE: calibration.json, as `longhaul report` writes it");
   command->add_option("--spread", options->spread,
                       "ranges in [assume]: write median and 90 % interval into this CSV");
   command->add_option("--tornado", options->tornado,

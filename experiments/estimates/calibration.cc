@@ -237,7 +237,7 @@ std::vector<PlannedDepth> PlannedDepths(const Family& family) {
   std::vector<PlannedDepth> out;
   for (const int64_t stages : {2, 4, 8}) {
     const double k = static_cast<double>(family.directions() * (stages - 1));
-    PlannedDepth depth{stages, std::pow(kAssumedQ, k), {}, false};
+    PlannedDepth depth{stages, std::pow(AssumedQ(family.directions()), k), {}, false};
     const auto arm = std::find_if(family.arms.begin(), family.arms.end(), [&](const ArmResult* a) {
       return a->stages == stages && a->off;
     });

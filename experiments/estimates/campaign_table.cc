@@ -84,16 +84,12 @@ std::string FamilyLines(const Family& family) {
   for (const ArmResult* arm : family.arms) names.push_back(arm->arm);
   std::string text = fmt::format("{} ({}): ", family.codecs, fmt::join(names, ", "));
   if (!family.off) return fmt::format("{}{}\n", text, family.note);
-  text += fmt::format("q per crossing {} over {} depth{} together (M1), {}\n",
-                      WithInterval(family.off->q, 4), family.fitted_depths(),
-                      family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()));
-  text += fmt::format("  with the codec on at evaluation {}\n",
-                      family.on ? WithInterval(family.on->q, 4) : family.on_note);
-  const int64_t k = 7 * family.directions();
-  return text +
-         fmt::format("  sensitivity: by q^K eight stages (K = {}) keep {:.2f} of the tokens from "
-                     "q = {:.4f} on\n",
-                     k, kEightStageFloor, std::pow(kEightStageFloor, 1.0 / static_cast<double>(k)));
+  return text + fmt::format(
+                    "q per crossing {} over {} depth{} together (M1), {}\n  with the codec on at "
+                    "evaluation {}\n",
+                    WithInterval(family.off->q, 4), family.fitted_depths(),
+                    family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()),
+                    family.on ? WithInterval(family.on->q, 4) : family.on_note);
 }
 
 }  // namespace

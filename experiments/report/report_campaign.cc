@@ -16,10 +16,12 @@ namespace {
 Tone ToneOf(Verdict verdict) {
   switch (verdict) {
     case Verdict::kBelow:
+    case Verdict::kBelowOneWay:
     case Verdict::kDiverged:
     case Verdict::kIncomplete:
       return Tone::kBad;
     case Verdict::kAbove:
+    case Verdict::kAboveOneWay:
       return Tone::kGood;
     default:
       return Tone::kOpen;
@@ -30,11 +32,21 @@ Tone ToneOf(Verdict verdict) {
 std::string EightStageSentence(const Family& family) {
   for (const PlannedDepth& depth : PlannedDepths(family)) {
     if (depth.stages != 8 || !depth.measured.interval) continue;
-    return fmt::format("Eight stages keep {:.0f} % [{:.0f}, {:.0f}] of the tokens' worth in this model",
-                       100 * depth.measured.value, 100 * std::max(0.0, depth.measured.interval->low),
-                       100 * depth.measured.interval->high);
+    return fmt::format(
+        "Eight stages keep {:.0f} % [{:.0f}, {:.0f}] of the tokens' worth in this model",
+        100 * depth.measured.value, 100 * std::max(0.0, depth.measured.interval->low),
+        100 * depth.measured.interval->high);
   }
   return "Eight stages were not measured";
+}
+
+// "6, 14": the crossings of its arms.
+std::string CrossingsOf(const Family& family) {
+  std::string all;
+  for (const ArmResult* arm : family.arms) {
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", arm->crossings);
+  }
+  return all;
 }
 
 std::string Cards(const CampaignAnalysis& a) {
@@ -52,21 +64,20 @@ std::string Cards(const CampaignAnalysis& a) {
                    : std::string("no interval");
     const Verdict verdict = family.verdict();
     cards += fmt::format(
-        "<div class=\"card\"><span>q per crossing, {}, codec off at "
+        "<div class=\"card\"><span>q per crossing, {}, K = {}, codec off at "
         "evaluation</span><b>{}{:.4f}</b>"
         "<span>{}</span><br>{}</div>",
-        HtmlEscape(family.codecs), q.interval ? "" : "(", q.value,
+        HtmlEscape(family.codecs), CrossingsOf(family), q.interval ? "" : "(", q.value,
         q.bound == Bound::kLowEnd ? interval + "; its low end is cut at the smallest budget"
                                   : interval,
-        HtmlBadge(verdict == Verdict::kNotResolved ? "not told from 0.995"
-                                                   : std::string(ToString(verdict)),
-                  ToneOf(verdict)));
+        HtmlBadge(ToString(verdict), ToneOf(verdict)));
     const double k = 7.0 * static_cast<double>(family.directions());
     cards += fmt::format(
         "<div class=\"card\"><span>eight stages, {}</span><p class=\"finding plain\">{}.</p>"
-        "<span>0.995 a crossing gives {:.0f} %; {:.0f} % need a q of at least {:.5f}</span></div>",
+        "<span>the assumed 0.995 gives {:.0f} %; {:.0f} % need a q of at least {:.5f}</span></div>",
         HtmlEscape(family.codecs), HtmlEscape(EightStageSentence(family)),
-        100 * std::pow(kAssumedQ, k), 100 * kEightStageFloor, std::pow(kEightStageFloor, 1 / k));
+        100 * std::pow(AssumedQ(family.directions()), k), 100 * kEightStageFloor,
+        std::pow(kEightStageFloor, 1 / k));
   }
   return cards.empty() ? cards : "<div class=\"cards\">" + cards + "</div>\n";
 }
@@ -195,8 +206,8 @@ std::string PlannerTable(const CampaignAnalysis& a) {
              "crossing and direction, all else assumed:</p>",
              simulator::kMostSizeRatio, a.parameters) +
          HtmlOf(simulator::BreakEvenTable()) +
-         "<p class=\"note\">With q = 0.995 per crossing &eta;<sub>act</sub> is q<sup>K</sup>, K = "
-         "2(S-1) with both directions compressed, S-1 with one; and in this model:</p>" +
+         "<p class=\"note\">With q = 0.995 per crossing and direction &eta;<sub>act</sub> is "
+         "0.995<sup>2(S-1)</sup>; and in this model:</p>" +
          HtmlTable({"codec forward / backward", "S", "&eta;<sub>act</sub> assumed",
                     "&eta;<sub>act</sub> in this model", "from"},
                    rows);
@@ -210,7 +221,7 @@ constexpr std::pair<const char*, const char*> kCaptions[] = {
     {"depth",
      "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with 95 % "
      "interval, the joint fit (M1), the other depth models (dotted) and the assumed 0.995 per "
-     "crossing. "},
+     "crossing (0.990 where one direction is compressed). "},
     {"reference",
      "Reference curve: final held-out loss of every uncompressed run against its token budget, "
      "the fit, and where each arm's mean loss reads off, codec off. "},

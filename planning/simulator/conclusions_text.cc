@@ -148,14 +148,15 @@ std::string DistanceText(const CalibrationPlan& plan, const std::vector<Attribut
 
 std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attribution>& answer) {
   const Calibration& c = plan.calibration();
-  std::string out = fmt::format("Calibration of plan {}, commit {}\n{}", c.plan_sha256.substr(0, 12),
-                                c.commit, DistanceText(plan, answer));
+  std::string out = fmt::format("Calibration of plan {}, commit {}\n{}",
+                                c.plan_sha256.substr(0, 12), c.commit, DistanceText(plan, answer));
   if (c.bounds > 0) {
     out += fmt::format("{} of its numbers are bounds, not measurements, and are not used.\n",
                        c.bounds);
   }
-  out += "\nBreak-even: the q per crossing and direction at which a conclusion changes, all else assumed.\n" +
-         GridText(BreakEvenTable());
+  out +=
+      "\nBreak-even: the q per crossing and direction at which a conclusion changes, all else assumed.\n" +
+      GridText(BreakEvenTable());
   out += "\n" + FactorTable(plan);
   out += "\nToken transfer: the share of tokens kept stays as measured.\n";
   out += JudgementTable(answer, Transfer::kTokens) + PartTable(answer, Transfer::kTokens);
@@ -238,8 +239,8 @@ namespace {
 using nlohmann::json;
 
 std::string Line(const Attribution& a, std::string_view part, const Judgement& j) {
-  return fmt::format("{},\"{}\",{},{},{},{},{},{},{},{},{}\n", TransferName(a.transfer), j.name, part,
-                     j.assumed, j.point, j.low, j.high, VerdictName(j), j.touched ? 1 : 0,
+  return fmt::format("{},\"{}\",{},{},{},{},{},{},{},{},{}\n", TransferName(a.transfer), j.name,
+                     part, j.assumed, j.point, j.low, j.high, VerdictName(j), j.touched ? 1 : 0,
                      j.size_ratio, j.break_even_q ? fmt::format("{}", *j.break_even_q) : "");
 }
 
@@ -251,7 +252,8 @@ json Object(const Judgement& j) {
 }  // namespace
 
 std::string ConclusionsCsv(const std::vector<Attribution>& answer) {
-  std::string out = "transfer,conclusion,measured,assumed,point,low,high,verdict,touched,size_ratio,break_even_q\n";
+  std::string out =
+      "transfer,conclusion,measured,assumed,point,low,high,verdict,touched,size_ratio,break_even_q\n";
   for (const Attribution& a : answer) {
     out += Line(a, "all", a.whole);
     for (const Attribution::OfPart& of : a.parts) out += Line(a, PartName(of.part), of.judgement);

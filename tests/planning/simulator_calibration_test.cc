@@ -303,8 +303,7 @@ TEST(SimulatorCalibration, SeveralFactorsAreDrawnIndependentlyAndRepeatably) {
 TEST(SimulatorCalibration, TwoEqualFactorsAddInSquares) {
   const std::string two = R"("eta_c":[{"codec":"k","ratio":16,"eta":0.98,"ci":[0.9416,1.02]}],)"
                           R"("alpha":{"value":0.054199,"ci":[0.039,0.0694],"P_B":240})";
-  const Judgement j =
-      Of(PlanOf(two, {.codec = "", .extrapolate = true}), "72 nodes reach 1e25");
+  const Judgement j = Of(PlanOf(two, {.codec = "", .extrapolate = true}), "72 nodes reach 1e25");
   EXPECT_NEAR(std::log(j.high / j.assumed), std::sqrt(2) * 0.04, 0.008);
   EXPECT_NEAR(std::log(j.low / j.assumed), -std::sqrt(2) * 0.04, 0.008);
 }
@@ -322,8 +321,9 @@ TEST(SimulatorCalibration, AScenarioStandsTwiceInItsTable) {
 TEST(SimulatorCalibration, TheTextNamesWhatStaysAssumedAndTheDistance) {
   const CalibrationPlan plan = PlanOf(Q(0.9, 0.97, 0.99));
   const std::string text = ConclusionsText(plan, Attribute(plan));
-  EXPECT_THAT(text, HasSubstr("Measured at 1.1e+06 parameters; the conclusions' models differ from that "
-                              "by a factor of 8.3e+04 to 1.7e+06"));
+  EXPECT_THAT(text,
+              HasSubstr("Measured at 1.1e+06 parameters; the conclusions' models differ from that "
+                        "by a factor of 8.3e+04 to 1.7e+06"));
   EXPECT_THAT(text, HasSubstr("stays assumed"));
   EXPECT_THAT(text, HasSubstr("Loss transfer: not possible"));
 }
@@ -348,8 +348,8 @@ TEST(SimulatorCalibration, BeyondTenTimesTheMeasuredSizeThereIsNoVerdict) {
   EXPECT_THAT(ConclusionsText(near, Attribute(near)), HasSubstr("unchanged (all assumed)"));
   const std::string text = ConclusionsText(far, Attribute(far));
   EXPECT_THAT(text, HasSubstr("Sensitivity analysis: beyond 10 times the measured size"));
-  for (const std::string& said : {text, ConclusionsCsv(Attribute(far)),
-                                  CalibrationJson(far, Attribute(far), {})}) {
+  for (const std::string& said :
+       {text, ConclusionsCsv(Attribute(far)), CalibrationJson(far, Attribute(far), {})}) {
     EXPECT_THAT(said, testing::Not(HasSubstr("flips")));
     EXPECT_THAT(said, testing::Not(HasSubstr("undetermined")));
     EXPECT_THAT(said, testing::Not(HasSubstr("unchanged")));

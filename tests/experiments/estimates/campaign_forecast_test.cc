@@ -118,7 +118,7 @@ backward = "none"
   ASSERT_THAT(depths, SizeIs(3));
   for (const PlannedDepth& depth : depths) {
     const double k = static_cast<double>(depth.stages - 1);
-    EXPECT_NEAR(depth.assumed, std::pow(0.995, k), 1e-12);
+    EXPECT_NEAR(depth.assumed, std::pow(0.995, 2 * k), 1e-12);
     EXPECT_NEAR(depth.measured.value, std::pow(0.98, k), 2e-3) << depth.stages;
     EXPECT_EQ(depth.direct, depth.stages == 4);
   }
