@@ -5,7 +5,6 @@
 #include "experiments/command/command.h"
 #include "experiments/report/report.h"
 #include "experiments/report/report_compare.h"
-#include "experiments/report/report_law.h"
 #include "experiments/run/machine_check.h"
 
 namespace longhaul {
@@ -13,8 +12,7 @@ namespace {
 
 struct ReportArguments {
   std::string results;
-  std::vector<std::string> compared;   // two folders, or none
-  std::vector<std::string> law, aims;  // folders of its cells, or none; "N:D"
+  std::vector<std::string> compared;  // two folders, or none
   ReportOptions options;
 };
 
@@ -41,33 +39,6 @@ absl::Status Compare(const std::vector<std::string>& folders, const ReportOption
   return absl::OkStatus();
 }
 
-absl::Status Law(const ReportArguments& arguments) {
-  std::vector<PriceCell> cells;
-  for (const std::string& folder : arguments.law) {
-    absl::StatusOr<Record> record = Record::Open(folder, Record::Mode::kRead);
-    if (!record.ok()) return record.status();
-    absl::StatusOr<PriceCell> cell = ReadPriceCell(*record, cells.size());
-    if (!cell.ok()) return cell.status();
-    cells.push_back(*std::move(cell));
-  }
-  std::vector<LawAim> aims;
-  for (const std::string& text : arguments.aims) {
-    const absl::StatusOr<LawAim> aim = ReadLawAim(text);
-    if (!aim.ok()) return aim.status();
-    aims.push_back(*aim);
-  }
-  const absl::StatusOr<LawReport> report = MakeLawReport(std::move(cells), std::move(aims));
-  if (!report.ok()) return report.status();
-  fmt::print("{}", LawText(*report));
-  if (arguments.options.out.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> undrawn =
-      WriteLaw(*report, arguments.options.python, arguments.options.out);
-  if (!undrawn.ok()) return undrawn.status();
-  if (!undrawn->empty()) fmt::print("no figure: {}\n", *undrawn);
-  fmt::print("\nlaw: {}/law.csv\n", arguments.options.out);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 void AddReportCommand(CLI::App& app, int* exit_status) {
@@ -86,27 +57,15 @@ void AddReportCommand(CLI::App& app, int* exit_status) {
           ->expected(2)
           ->type_name("A B")
           ->excludes(results);
-  CLI::Option* law =
-      command
-          ->add_option("--law", arguments->law,
-                       "folders of campaigns that differ in size or tokens: how the price of "
-                       "crossings goes with them, token transfer against loss transfer")
-          ->excludes(results)
-          ->excludes(compared);
-  command
-      ->add_option("--at", arguments->aims,
-                   "with --law: a model to foretell, PARAMETERS:TOKENS; may be repeated")
-      ->needs(law);
   command->add_option("--out", arguments->options.out,
-                      "folder to write into (default: RESULTS/report; B/compare; none for --law)");
+                      "folder to write into (default: RESULTS/report; B/compare)");
   command->add_option("--python", arguments->options.python,
                       "interpreter that has matplotlib (default: the build's)");
-  command->callback([arguments, results, compared, law, exit_status] {
-    if (results->count() + compared->count() + law->count() == 0) {
-      throw CLI::RequiredError("results, or --compare A B, or --law A B ...,");
+  command->callback([arguments, results, compared, exit_status] {
+    if (results->count() + compared->count() == 0) {
+      throw CLI::RequiredError("results, or --compare A B,");
     }
-    const absl::Status status = law->count() > 0 ? Law(*arguments)
-                                : arguments->compared.empty()
+    const absl::Status status = arguments->compared.empty()
                                     ? Report(arguments->results, arguments->options)
                                     : Compare(arguments->compared, arguments->options);
     *exit_status = Fail(status);

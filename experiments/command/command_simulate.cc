@@ -28,7 +28,6 @@ struct SimulateOptions {
   std::string plots, python;  // a folder for figures, and who draws them
   std::string break_even;
   simulator::CalibrationChoice choice;
-  std::string law, law_arm;
 };
 
 // Scenarios that are recomputed with measured factors: up to 10,000 draws each.
@@ -36,10 +35,6 @@ constexpr size_t kMostMeasured = 50;
 
 absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const SimulateOptions& options) {
   if (options.calibration.empty()) {
-    if (!options.law.empty()) {
-      return absl::InvalidArgumentError(
-          "--law carries a calibration to other sizes; give --calibration FILE too");
-    }
     if (options.conclusions.empty()) return std::nullopt;
     return absl::InvalidArgumentError(
         "--conclusions writes what a calibration changes; give --calibration FILE too");
@@ -47,15 +42,8 @@ absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const Simulat
   absl::StatusOr<simulator::Calibration> calibration =
       simulator::ReadCalibration(options.calibration);
   if (!calibration.ok()) return calibration.status();
-  simulator::CalibrationChoice choice = options.choice;
-  if (!options.law.empty()) {
-    const absl::StatusOr<simulator::SizeLaw> law =
-        simulator::ReadSizeLaw(options.law, options.law_arm);
-    if (!law.ok()) return law.status();
-    choice.size = *law;
-  }
   absl::StatusOr<simulator::CalibrationPlan> plan =
-      simulator::CalibrationPlan::Make(*std::move(calibration), choice);
+      simulator::CalibrationPlan::Make(*std::move(calibration), options.choice);
   if (!plan.ok()) return plan.status();
   return *std::move(plan);
 }
@@ -165,12 +153,12 @@ std::string AnswersText(const simulator::ScenarioFile& file, const Answers& a) {
   if (a.sought) text += "\n" + simulator::BreakEvenText(file, *a.sought, a.break_even);
   if (!a.uncertain.empty()) text += "\n" + simulator::UncertaintyText(file, a.uncertain);
   if (!a.plan) return text;
-  return text + fmt::format("\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
-                            simulator::ConclusionsText(*a.plan, a.attributions),
-                            a.measured.size() == kMostMeasured
-                                ? fmt::format(", the first {}", kMostMeasured)
-                                : "",
-                            simulator::MeasuredTable(a.numbers));
+  return text +
+         fmt::format(
+             "\n{}\nThe scenarios of this file{}, with assumed and with measured factors:\n{}",
+             simulator::ConclusionsText(*a.plan, a.attributions),
+             a.measured.size() == kMostMeasured ? fmt::format(", the first {}", kMostMeasured) : "",
+             simulator::MeasuredTable(a.numbers));
 }
 
 // [break_even] of the scenario file, where it has one.
@@ -293,8 +281,9 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_option("--set", options->set, "override a key: network.nodes=500")->take_all();
   command->add_option("--csv", options->csv, "write every column of every row into this file");
   command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->add_option("--calibration", options->calibration,
-                      "measured factors, as `measure` exports them (calibration/1)");
+  command->add_option(
+      "--calibration", options->calibration,
+      "Use measured factors from FILE: calibration.json, as `longhaul report` writes it");
   command->add_option("--spread", options->spread,
                       "ranges in [assume]: write median and 90 % interval into this CSV");
   command->add_option("--tornado", options->tornado,
@@ -310,12 +299,6 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_option("--conclusions", options->conclusions,
                       "with --calibration: write every conclusion into this CSV");
   command->add_option("--codec", options->choice.codec, "which of the calibration's codecs");
-  CLI::Option* law = command->add_option(
-      "--law", options->law,
-      "with --calibration: law_terms.csv of `report --law`, by which what codecs "
-      "cost goes with the size of the model");
-  command->add_option("--law-arm", options->law_arm, "with --law: the arm whose exponent is taken")
-      ->needs(law);
   command->add_flag("--extrapolate", options->choice.extrapolate,
                     "scale the measured alpha of eta_H to other sizes");
   command->callback(Calling(RunSimulate, options, exit_status));

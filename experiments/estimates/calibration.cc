@@ -237,7 +237,7 @@ std::vector<PlannedDepth> PlannedDepths(const Family& family) {
   std::vector<PlannedDepth> out;
   for (const int64_t stages : {2, 4, 8}) {
     const double k = static_cast<double>(family.directions() * (stages - 1));
-    PlannedDepth depth{stages, std::pow(kAssumedQ, k), {}, false};
+    PlannedDepth depth{stages, std::pow(AssumedQ(family.directions()), k), {}, false};
     const auto arm = std::find_if(family.arms.begin(), family.arms.end(), [&](const ArmResult* a) {
       return a->stages == stages && a->off;
     });
@@ -252,17 +252,6 @@ std::vector<PlannedDepth> PlannedDepths(const Family& family) {
     out.push_back(std::move(depth));
   }
   return out;
-}
-
-std::string EightStageVerdict(const Family& family) {
-  if (family.verdict() == Verdict::kNoConclusion) return "no conclusion";
-  for (const PlannedDepth& depth : PlannedDepths(family)) {
-    if (depth.stages != 8) continue;
-    if (!depth.measured.interval) return "undetermined";
-    if (depth.measured.interval->low >= kEightStageFloor) return "unchanged";
-    if (depth.measured.interval->high < kEightStageFloor) return "flips";
-  }
-  return "undetermined";
 }
 
 std::string CalibrationJson(const CampaignAnalysis& a) {

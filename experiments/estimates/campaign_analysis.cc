@@ -334,7 +334,11 @@ Verdict ArmResult::verdict() const {
   if (!HasQ()) return Verdict::kNoQ;
   if (controls_failed) return Verdict::kNoConclusion;
   if (!off || !off->q) return Verdict::kNoInterval;
-  return AgainstAssumed(*off->q);
+  return AgainstAssumed(*off->q, directions());
+}
+
+int64_t ArmResult::directions() const {
+  return (forward_codec != "none") + (backward_codec != "none");
 }
 
 std::string ArmResult::LostText() const {
@@ -348,7 +352,7 @@ std::string ArmResult::LostText() const {
 
 Verdict Family::verdict() const {
   if (arms.front()->controls_failed) return Verdict::kNoConclusion;
-  return off ? AgainstAssumed(off->q) : Verdict::kNoInterval;
+  return off ? AgainstAssumed(off->q, directions()) : Verdict::kNoInterval;
 }
 
 int64_t Family::fitted_depths() const {
@@ -357,9 +361,7 @@ int64_t Family::fitted_depths() const {
                        [](const ArmResult* arm) { return arm->stages < kHeldOutStages; });
 }
 
-int64_t Family::directions() const {
-  return (arms.front()->forward_codec != "none") + (arms.front()->backward_codec != "none");
-}
+int64_t Family::directions() const { return arms.front()->directions(); }
 
 absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentRow& experiment) {
   CampaignAnalysis a;

@@ -63,7 +63,8 @@ struct ArmResult {
   std::string note;              // why there is no estimate
   bool controls_failed = false;  // of the campaign
   std::string LostText() const;  // "diverged 1 of 3"; "failed 1 of 3"; "" for none
-  // Against 0.995, codec off at evaluation.
+  int64_t directions() const;    // compressed: 0, 1 or 2
+  // Against what is assumed, codec off at evaluation.
   Verdict verdict() const;
   // Of a control: "holds the truth", "MISSES the truth at 95 %; a control fails beyond 99 %", or "no
   // verdict: ..." where its interval could hardly have missed it: none, or one that holds no loss
@@ -150,15 +151,13 @@ void CheckControls(CampaignAnalysis& analysis);
 // directions compressed and S - 1 with one.
 struct PlannedDepth {
   int64_t stages;
-  double assumed;     // 0.995^K
+  double assumed;     // 0.995^(2 (S - 1)): the planner charges both directions
   Measured measured;  // of the arm at this S where there is one, else from q of the family
   bool direct;        // an arm at this S
 };
 std::vector<PlannedDepth> PlannedDepths(const Family& family);
-// "8-stage pipelines keep eta_act >= 0.90" (they flip at q < 0.90^(1/K): 0.99250 with both
-// directions): "unchanged", "flips" or "undetermined", over the whole interval.
+// "Eight stages keep eta_act >= 0.90": true from q = 0.90^(1/K) on, 0.99250 with both directions.
 constexpr double kEightStageFloor = 0.90;
-std::string EightStageVerdict(const Family& family);
 
 // Rows for the table `estimates`.
 std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& analysis);

@@ -189,7 +189,12 @@ std::string CampaignAnalysis::Conditions() const {
       parameters > 0 ? fmt::format("N = {:.3g} M parameters", static_cast<double>(parameters) / 1e6)
                      : std::string("a program's model");
   if (experiment.d0_tokens) {
-    text += fmt::format(", D0 = {:.3g} M tokens", static_cast<double>(*experiment.d0_tokens) / 1e6);
+    const double tokens = static_cast<double>(*experiment.d0_tokens);
+    text += fmt::format(", D0 = {:.3g} M tokens", tokens / 1e6);
+    if (parameters > 0) {
+      text +=
+          fmt::format(" ({:.3g} tokens per parameter)", tokens / static_cast<double>(parameters));
+    }
   }
   if (curve) {
     text += fmt::format(", n = {}, sigma {:.4f} nat, rho {:.2f}, s {:.3f} nat",

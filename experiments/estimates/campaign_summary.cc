@@ -60,7 +60,7 @@ int SeedsFor(const ArmResult& arm, double effect) {
 
 std::string ToSettle(const CampaignAnalysis& a, const ArmResult& arm) {
   const double k = static_cast<double>(arm.crossings);
-  const int seeds = SeedsFor(arm, arm.off->ln_eta.value - k * std::log(kAssumedQ));
+  const int seeds = SeedsFor(arm, arm.off->ln_eta.value - k * std::log(AssumedQ(arm.directions())));
   if (seeds > kMostPairs) {
     return fmt::format(
         "{} lies so close to 0.995 a crossing that 1,000 seeds would not tell them "
@@ -98,13 +98,17 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
   const ArmResult* primary = Primary(a);
   if (!a.curve || primary == nullptr) return "";
   std::string text = "In words: " + CostOf(*primary) + ".";
-  std::vector<std::string_view> below, above, open, single;
+  std::vector<std::string_view> below, above, above_one_way, open, single;
   const ArmResult* nearest = nullptr;  // of the open ones, the one that needs the fewest seeds
   for (const ArmResult& arm : a.arms) {
     if (!arm.HasQ() || !arm.off || arm.role != Role::kArm) continue;
     switch (arm.verdict()) {
       case Verdict::kBelow:
+      case Verdict::kBelowOneWay:
         below.push_back(arm.arm);
+        break;
+      case Verdict::kAboveOneWay:
+        above_one_way.push_back(arm.arm);
         break;
       case Verdict::kAbove:
         above.push_back(arm.arm);
@@ -113,7 +117,7 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
         open.push_back(arm.arm);
         const auto seeds = [](const ArmResult& x) {
           const double k = static_cast<double>(x.crossings);
-          return SeedsFor(x, x.off->ln_eta.value - k * std::log(kAssumedQ));
+          return SeedsFor(x, x.off->ln_eta.value - k * std::log(AssumedQ(x.directions())));
         };
         if (nearest == nullptr || (nearest != primary && seeds(arm) < seeds(*nearest)) ||
             &arm == primary) {
@@ -134,6 +138,10 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
         " {} in {}.",
         below.empty() ? "A crossing costs less than planners assume (0.995)" : "It costs less",
         fmt::join(above, ", "));
+  }
+  if (!above_one_way.empty()) {
+    text += fmt::format(" One direction keeps more than 0.990 per boundary in {}.",
+                        fmt::join(above_one_way, ", "));
   }
   if (!open.empty()) {
     text += fmt::format(" Not told from 0.995: {}.", fmt::join(open, ", "));

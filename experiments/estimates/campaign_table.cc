@@ -84,15 +84,12 @@ std::string FamilyLines(const Family& family) {
   for (const ArmResult* arm : family.arms) names.push_back(arm->arm);
   std::string text = fmt::format("{} ({}): ", family.codecs, fmt::join(names, ", "));
   if (!family.off) return fmt::format("{}{}\n", text, family.note);
-  text += fmt::format("q per crossing {} over {} depth{} together (M1), {}\n",
-                      WithInterval(family.off->q, 4), family.fitted_depths(),
-                      family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()));
-  text += fmt::format("  with the codec on at evaluation {}\n",
-                      family.on ? WithInterval(family.on->q, 4) : family.on_note);
-  const std::string verdict = EightStageVerdict(family);
-  text += fmt::format("  8-stage pipelines keep eta_act >= 0.90: {}{}\n", verdict,
-                      verdict == "flips" ? ", so by 0.995 a crossing, not by this q" : "");
-  return text;
+  return text + fmt::format(
+                    "q per crossing {} over {} depth{} together (M1), {}\n  with the codec on at "
+                    "evaluation {}\n",
+                    WithInterval(family.off->q, 4), family.fitted_depths(),
+                    family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()),
+                    family.on ? WithInterval(family.on->q, 4) : family.on_note);
 }
 
 }  // namespace

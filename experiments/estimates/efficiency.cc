@@ -125,6 +125,10 @@ std::string_view ToString(Verdict verdict) {
       return "below 0.995";
     case Verdict::kAbove:
       return "above 0.995";
+    case Verdict::kBelowOneWay:
+      return "below 0.990 per boundary";
+    case Verdict::kAboveOneWay:
+      return "above 0.990 per boundary";
     case Verdict::kNotResolved:
       return "not resolved";
     case Verdict::kNoInterval:
@@ -234,10 +238,17 @@ absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
   return out;
 }
 
-Verdict AgainstAssumed(const Measured& q) {
+double AssumedQ(int64_t directions) { return directions == 1 ? kAssumedQ * kAssumedQ : kAssumedQ; }
+
+Verdict AgainstAssumed(const Measured& q, int64_t directions) {
   if (!q.interval) return Verdict::kNoInterval;
-  if (q.interval->high < kAssumedQ) return Verdict::kBelow;
-  if (q.interval->low > kAssumedQ) return Verdict::kAbove;
+  const bool one_way = directions == 1;
+  if (q.interval->high < AssumedQ(directions)) {
+    return one_way ? Verdict::kBelowOneWay : Verdict::kBelow;
+  }
+  if (q.interval->low > AssumedQ(directions)) {
+    return one_way ? Verdict::kAboveOneWay : Verdict::kAbove;
+  }
   return Verdict::kNotResolved;
 }
 

@@ -71,9 +71,11 @@ constexpr double kAssumedQ = 0.995;           // what planning assumes per cross
 constexpr double kEquivalenceMargin = 0.002;  // on ln eta, per crossing
 
 enum class Verdict {
-  kBelow,         // the interval lies below 0.995
+  kBelow,         // both directions compressed: the interval lies below 0.995
   kAbove,         // the interval lies above 0.995
-  kNotResolved,   // it holds 0.995
+  kBelowOneWay,   // one direction compressed: the interval lies below 0.990, what 0.995 twice gives
+  kAboveOneWay,   // it lies above 0.990
+  kNotResolved,   // it contains the assumed value
   kNoInterval,    // one seed, or no finite interval
   kDiverged,      // some run diverged: no mean over survivors
   kIncomplete,    // some run failed or has no held-out loss: no mean over those that have one
@@ -135,7 +137,10 @@ absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
 // low end is cut.
 Measured CutBelow(double floor, Measured x);
 
-// q against the planner's 0.995.
-Verdict AgainstAssumed(const Measured& q);
+// What planning assumes for one of the crossings that an arm has: 0.995 with both directions
+// compressed; with one, the crossing is all that a boundary has, for which 0.995^2 = 0.990 is assumed.
+double AssumedQ(int64_t directions);
+// q against that.
+Verdict AgainstAssumed(const Measured& q, int64_t directions);
 
 }  // namespace longhaul

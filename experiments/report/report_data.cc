@@ -47,7 +47,7 @@ void AddEstimate(const ArmResult& arm, const char* evaluation, const Efficiency&
              {evaluation, e.delta_nat, e.ln_eta, e.eta, e.q, BoundMark(e.eta), LowMark(e.eta),
               !e.q                  ? "no q"
               : arm.controls_failed ? ToString(Verdict::kNoConclusion)
-                                    : ToString(AgainstAssumed(*e.q)),
+                                    : ToString(AgainstAssumed(*e.q, arm.directions())),
               arm.reference, ToString(arm.changes),
               arm.other_build.empty() ? arm.note : "no q: another build, " + arm.other_build});
   table.Add(std::move(row));

@@ -61,6 +61,28 @@ Conclusion PipelineWins(std::string name, const Scenario& base) {
           }};
 }
 
+// From 0.995 down to 0.5 in steps of 0.005, then by bisection: two changes within one step are not seen.
+std::optional<double> BreakEvenQ(const Conclusion& c) {
+  const auto holds = [&c](double q) {
+    return c.margin([q](Scenario s) {
+      s.measured.q = q;
+      return s;
+    }) >= 1;
+  };
+  constexpr int kFrom = 995, kTo = 500, kStep = 5;  // thousandths
+  const bool assumed = holds(kFrom / 1000.0);
+  for (int at = kFrom - kStep; at >= kTo; at -= kStep) {
+    if (holds(at / 1000.0) == assumed) continue;
+    double other = at / 1000.0, same = (at + kStep) / 1000.0;
+    for (int halving = 0; halving < 40; ++halving) {
+      const double middle = (other + same) / 2;
+      (holds(middle) == assumed ? same : other) = middle;
+    }
+    return same;
+  }
+  return std::nullopt;
+}
+
 std::vector<Conclusion> MakeConclusions() {
   constexpr ProfileName kPp = ProfileName::kGovernancePp;
   std::vector<Conclusion> out = {
@@ -88,6 +110,7 @@ std::vector<Conclusion> MakeConclusions() {
   out.push_back({"8 stages keep eta_act >= 0.90", [](const Adjust& adjust) {
                    return Simulate(adjust(OfSize(A100Nodes(4000, kPp), 8))).eta_act / 0.90;
                  }});
+  for (Conclusion& c : out) c.break_even_q = BreakEvenQ(c);
   return out;
 }
 
@@ -135,8 +158,9 @@ const std::vector<Conclusion>& Conclusions() {
   return *conclusions;
 }
 
-std::string_view ChangeName(Change change) {
-  switch (change) {
+std::string_view VerdictName(const Judgement& judgement) {
+  if (!judgement.has_verdict()) return "none";
+  switch (judgement.change) {
     case Change::kUnchanged:
       return "unchanged";
     case Change::kFlips:
@@ -149,9 +173,22 @@ std::string_view ChangeName(Change change) {
 
 Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c, size_t draws) {
   const std::vector<double> margins = Margins(plan, transfer, c, draws);
-  Judgement j{
-      c.name, c.margin([](const Scenario& s) { return s; }), 0, margins[0], 0, Change::kUnchanged,
-      false};
+  const double measured = plan.calibration().parameters;
+  double size_ratio = 1;
+  const double assumed = c.margin([&](const Scenario& s) {
+    const double ratio = Simulate(s).parameters / measured;
+    size_ratio = std::max({size_ratio, ratio, 1 / ratio});
+    return s;
+  });
+  Judgement j{.name = c.name,
+              .assumed = assumed,
+              .low = 0,
+              .point = margins[0],
+              .high = 0,
+              .change = Change::kUnchanged,
+              .touched = false,
+              .size_ratio = size_ratio,
+              .break_even_q = c.break_even_q};
   j.low = j.high = margins[0];
   if (plan.sources() == 1) {
     j.low = std::min(margins[0], margins[1]);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/estimates/table.h"
 #include "planning/simulator/simulate.h"
 #include "planning/simulator/transfer.h"
 
@@ -18,13 +19,18 @@ using Adjust = std::function<Scenario(const Scenario&)>;
 struct Conclusion {
   std::string name;
   std::function<double(const Adjust&)> margin;
+  // The q per crossing and direction, below the assumed 0.995 and all else assumed, where its truth
+  // changes: the largest of 0.5 to 0.995. nullopt: nowhere there.
+  std::optional<double> break_even_q = std::nullopt;
 };
 // Those of the governance tables: reaching 1e24 to 1e27, the best mode and size at 72, 500, 4000
 // and 2000 nodes, what slow links cost, and eight stages keeping 0.90.
 const std::vector<Conclusion>& Conclusions();
 
+// A calibration gives verdicts on models up to so many times larger or smaller than the measured one.
+inline constexpr double kMostSizeRatio = 10;
+
 enum class Change { kUnchanged, kFlips, kUndetermined };
-std::string_view ChangeName(Change change);
 
 // A conclusion with the measured factors. One source of uncertainty: low and high are the least and
 // the most over its interval; several: 2.5 and 97.5 % of 10,000 independent draws, the point their
@@ -32,9 +38,14 @@ std::string_view ChangeName(Change change);
 struct Judgement {
   std::string name;
   double assumed, low, point, high;
-  Change change;
+  Change change;  // over low..high, whatever the size
   bool touched;
+  double size_ratio;  // of the conclusion's model that is furthest from the measured one, >= 1
+  std::optional<double> break_even_q;
+  bool has_verdict() const { return size_ratio <= kMostSizeRatio; }
 };
+// "unchanged", "flips", "undetermined"; "none" beyond kMostSizeRatio.
+std::string_view VerdictName(const Judgement& judgement);
 inline constexpr size_t kDraws = 10000;
 Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion,
                 size_t draws = kDraws);
@@ -54,8 +65,12 @@ Attribution Attribute(const CalibrationPlan& plan, Transfer transfer, const Conc
 // Every conclusion by token transfer and then, where possible, by loss transfer.
 std::vector<Attribution> Attribute(const CalibrationPlan& plan);
 
-// The whole answer as text: what was measured and what stays assumed, the distance, each conclusion
-// assumed beside measured, and which part of the calibration made it change.
+// For each conclusion that depends on q: the q where its truth changes, all else assumed.
+Table BreakEvenTable();
+
+// The whole answer as text: the distance from the measured size, the break-even values of q, what was
+// measured and what stays assumed, each conclusion assumed and measured, and what each part of the
+// calibration does alone. Beyond kMostSizeRatio a sensitivity analysis, without verdicts.
 std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attribution>& answer);
 
 // One line per conclusion and part ("all" first), with header; margins at full precision.

@@ -1,4 +1,5 @@
 // The answer of a calibration as text, CSV and JSON.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,8 +12,6 @@
 
 namespace longhaul::simulator {
 namespace {
-
-constexpr double kTargetParameters = 240e9;
 
 std::string Span(const Measured& m) {
   return fmt::format("{:.5g} [{:.5g}, {:.5g}]", m.value, m.low, m.high);
@@ -36,9 +35,6 @@ std::string FactorTable(const CalibrationPlan& plan) {
                            a->beyond.empty() ? std::string("q beyond")
                                              : fmt::format("several models to S = {}",
                                                            a->beyond.back().stages))});
-    const SizeLaw* law = plan.size_law();
-    table.Add({"-ln eta over size", "N^0", law != nullptr ? "N^d, d " + Span(law->exponent) : "-",
-               law != nullptr ? "measured: " + law->arm : assumed});
   } else {
     table.Add({"q per crossing", "0.995", "-", assumed});
   }
@@ -63,37 +59,51 @@ std::string FactorTable(const CalibrationPlan& plan) {
   return GridText(table);
 }
 
+bool AnyVerdict(const std::vector<Attribution>& answer) {
+  return std::any_of(answer.begin(), answer.end(),
+                     [](const Attribution& a) { return a.whole.has_verdict(); });
+}
+
 std::string VerdictOf(const Judgement& j) {
-  return j.touched ? std::string(ChangeName(j.change)) : "unchanged (all assumed)";
+  if (!j.has_verdict()) return std::string(VerdictName(j));
+  return j.touched ? std::string(VerdictName(j)) : "unchanged (all assumed)";
 }
 
 std::string JudgementTable(const std::vector<Attribution>& answer, Transfer transfer) {
-  Table table{.columns = ColumnsOf("conclusion (true at a margin of 1) | assumed | measured | "
-                                   "interval | change | verdict")};
+  const bool verdicts = AnyVerdict(answer);
+  Table table{.columns = ColumnsOf("conclusion (true from a margin of 1) | assumed | measured | "
+                                   "interval | change")};
+  if (verdicts) table.AddColumns(ColumnsOf("verdict"));
   for (const Attribution& a : answer) {
     if (a.transfer != transfer) continue;
     const Judgement& j = a.whole;
-    table.Add({j.name, fmt::format("{:.4f} {}", j.assumed, j.assumed >= 1 ? "true" : "false"),
-               Cell(j.point, "{:.4f}"), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
-               fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1)), VerdictOf(j)});
+    std::vector<Cell> row = {
+        j.name, fmt::format("{:.4f} {}", j.assumed, j.assumed >= 1 ? "true" : "false"),
+        Cell(j.point, "{:.4f}"), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
+        fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1))};
+    if (verdicts) row.emplace_back(VerdictOf(j));
+    table.Add(std::move(row));
   }
   return GridText(table);
 }
 
-// Each part of the calibration alone, for the conclusions that change.
+// Each part of the calibration alone, for the conclusions whose margin crosses 1.
 std::string PartTable(const std::vector<Attribution>& answer, Transfer transfer) {
-  Table table{.columns = ColumnsOf("conclusion | measured alone | margin | interval | verdict")};
+  const bool verdicts = AnyVerdict(answer);
+  Table table{.columns = ColumnsOf("conclusion | measured alone | margin | interval")};
+  if (verdicts) table.AddColumns(ColumnsOf("verdict"));
   for (const Attribution& a : answer) {
     if (a.transfer != transfer) continue;
     for (const Attribution::OfPart& of : a.parts) {
       const Judgement& j = of.judgement;
-      table.Add({j.name, PartName(of.part), Cell(j.point, "{:.4f}"),
-                 fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
-                 j.touched ? std::string(ChangeName(j.change)) : "unchanged (not touched)"});
+      std::vector<Cell> row = {j.name, PartName(of.part), Cell(j.point, "{:.4f}"),
+                               fmt::format("[{:.4f}, {:.4f}]", j.low, j.high)};
+      if (verdicts) row.emplace_back(VerdictOf(j));
+      table.Add(std::move(row));
     }
   }
   if (table.rows.empty()) return "";
-  return "\nWhat made them change: one part measured, all else assumed.\n" + GridText(table);
+  return "\nOne part measured, all else assumed, where the margin crosses 1:\n" + GridText(table);
 }
 
 }  // namespace
@@ -102,21 +112,53 @@ std::string_view TransferName(Transfer transfer) {
   return transfer == Transfer::kTokens ? "tokens" : "loss";
 }
 
+Table BreakEvenTable() {
+  Table table{.columns = ColumnsOf("conclusion | with q = 0.995 | changes below q")};
+  for (const Conclusion& c : Conclusions()) {
+    if (!c.break_even_q) continue;
+    const bool holds = c.margin([](const Scenario& s) { return s; }) >= 1;
+    table.Add({c.name, holds ? "true" : "false", Cell(*c.break_even_q, "{:.4f}")});
+  }
+  return table;
+}
+
+namespace {
+
+// What may be read from the margins, by how far the conclusions' models are from the measured one.
+std::string DistanceText(const CalibrationPlan& plan, const std::vector<Attribution>& answer) {
+  double least = std::numeric_limits<double>::infinity(), most = 1;
+  for (const Attribution& a : answer) {
+    least = std::min(least, a.whole.size_ratio);
+    most = std::max(most, a.whole.size_ratio);
+  }
+  std::string out = fmt::format(
+      "Measured at {:.3g} parameters; the conclusions' models differ from that by a factor of {:.2g} "
+      "to {:.2g}.\n",
+      plan.calibration().parameters, least, most);
+  if (most > kMostSizeRatio) {
+    out += fmt::format(
+        "Sensitivity analysis: beyond {:g} times the measured size there is no verdict. A q did not "
+        "transfer between\nmodel sizes where it was tested (docs/results/law).\n",
+        kMostSizeRatio);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attribution>& answer) {
   const Calibration& c = plan.calibration();
-  std::string out = fmt::format(
-      "Calibration of plan {}, commit {}\nMeasured at {:.3g} parameters, used at 240B: x {:.1g}. "
-      "This is an extrapolation.\n",
-      c.plan_sha256.substr(0, 12), c.commit, c.parameters, kTargetParameters / c.parameters);
+  std::string out = fmt::format("Calibration of plan {}, commit {}\n{}",
+                                c.plan_sha256.substr(0, 12), c.commit, DistanceText(plan, answer));
   if (c.bounds > 0) {
     out += fmt::format("{} of its numbers are bounds, not measurements, and are not used.\n",
                        c.bounds);
   }
-  out += "\n" + FactorTable(plan);
   out +=
-      plan.size_law() == nullptr
-          ? "\nToken transfer: the share of tokens kept stays as measured.\n"
-          : "\nToken transfer: the share of tokens lost goes with the size of the model by the law.\n";
+      "\nBreak-even: the q per crossing and direction at which a conclusion changes, all else assumed.\n" +
+      GridText(BreakEvenTable());
+  out += "\n" + FactorTable(plan);
+  out += "\nToken transfer: the share of tokens kept stays as measured.\n";
   out += JudgementTable(answer, Transfer::kTokens) + PartTable(answer, Transfer::kTokens);
   if (plan.can_transfer_loss()) {
     out +=
@@ -197,19 +239,21 @@ namespace {
 using nlohmann::json;
 
 std::string Line(const Attribution& a, std::string_view part, const Judgement& j) {
-  return fmt::format("{},\"{}\",{},{},{},{},{},{},{}\n", TransferName(a.transfer), j.name, part,
-                     j.assumed, j.point, j.low, j.high, ChangeName(j.change), j.touched ? 1 : 0);
+  return fmt::format("{},\"{}\",{},{},{},{},{},{},{},{},{}\n", TransferName(a.transfer), j.name,
+                     part, j.assumed, j.point, j.low, j.high, VerdictName(j), j.touched ? 1 : 0,
+                     j.size_ratio, j.break_even_q ? fmt::format("{}", *j.break_even_q) : "");
 }
 
 json Object(const Judgement& j) {
   return {{"assumed", j.assumed}, {"point", j.point},     {"low", j.low},
-          {"high", j.high},       {"touched", j.touched}, {"verdict", ChangeName(j.change)}};
+          {"high", j.high},       {"touched", j.touched}, {"verdict", VerdictName(j)}};
 }
 
 }  // namespace
 
 std::string ConclusionsCsv(const std::vector<Attribution>& answer) {
-  std::string out = "transfer,conclusion,measured,assumed,point,low,high,verdict,touched\n";
+  std::string out =
+      "transfer,conclusion,measured,assumed,point,low,high,verdict,touched,size_ratio,break_even_q\n";
   for (const Attribution& a : answer) {
     out += Line(a, "all", a.whole);
     for (const Attribution::OfPart& of : a.parts) out += Line(a, PartName(of.part), of.judgement);
@@ -233,6 +277,8 @@ std::string CalibrationJson(const CalibrationPlan& plan, const std::vector<Attri
     json object = Object(a.whole);
     object["conclusion"] = a.whole.name;
     object["transfer"] = TransferName(a.transfer);
+    object["size_ratio"] = a.whole.size_ratio;
+    object["break_even_q"] = a.whole.break_even_q ? json(*a.whole.break_even_q) : json();
     for (const Attribution::OfPart& of : a.parts) {
       object["alone"][PartName(of.part)] = Object(of.judgement);
     }

@@ -149,8 +149,10 @@ std::string AsPrinted(double value, std::string_view printed) {
   if (exponent == std::string_view::npos) return fmt::format("{:.{}f}", value, digits);
   std::string text = fmt::format("{:.{}e}", value, digits);
   if (printed[exponent + 1] == '+') return text;
-  const size_t sign = text.find("e+");  // documents print 9.52e23, C prints 9.52e+23
-  return sign == std::string::npos ? text : text.erase(sign + 1, 1);
+  // Documents print 9.52e23 and 1e2, C prints 9.52e+23 and 1e+02.
+  const size_t sign = text.find("e+");
+  if (sign == std::string::npos) return text;
+  return text.erase(sign + 1, text[sign + 2] == '0' && printed.size() == exponent + 2 ? 2 : 1);
 }
 
 absl::StatusOr<PlanningTable> ReadPlanningTable(const TomlValue& root, size_t rows,

@@ -2,41 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <map>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
-#include "netem/topology/text_file.h"
 #include "planning/simulator/efficiency_terms.h"
 #include "planning/simulator/simulate.h"
 
 namespace longhaul::simulator {
 namespace {
-
-constexpr std::string_view kHead = "arm,quantity,points,term,value,low,high,note";
-
-// Fields of one line; a quoted one may hold commas. The report writes no line breaks within fields.
-std::vector<std::string> Fields(const std::string& line) {
-  std::vector<std::string> out(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      out.emplace_back();
-    } else if (c != '\r') {
-      out.back() += c;
-    }
-  }
-  return out;
-}
 
 constexpr double kTokensPerParameter = 25.6;
 
@@ -88,60 +65,6 @@ const ReplicaEntry* NearTotal(const Calibration& c, const Outcome& shape) {
 
 }  // namespace
 
-absl::StatusOr<SizeLaw> ParseSizeLaw(const std::string& text, const std::string& arm,
-                                     const std::string& where) {
-  const auto wrong = [&where](const std::string& what) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}", where, what));
-  };
-  std::istringstream lines(text);
-  std::string line;
-  if (!std::getline(lines, line) || fmt::format("{}", fmt::join(Fields(line), ",")) != kHead) {
-    return wrong(fmt::format(
-        "not a law_terms.csv of `longhaul report --law`; want a first line '{}'", kHead));
-  }
-  std::map<std::string, Measured> found;
-  std::set<std::string> refused;
-  while (std::getline(lines, line)) {
-    const std::vector<std::string> f = Fields(line);
-    if (f.size() != 8) return wrong(fmt::format("'{}' has {} fields; want 8", line, f.size()));
-    if (f[1] != "-ln eta" || f[3] != "exponent in N") continue;
-    if (f[7].starts_with("refused")) refused.insert(f[0]);
-    Measured m{};
-    if (!absl::SimpleAtod(f[4], &m.value) || !absl::SimpleAtod(f[5], &m.low) ||
-        !absl::SimpleAtod(f[6], &m.high) || !(std::isfinite(m.low) && std::isfinite(m.high)) ||
-        !(m.low <= m.value && m.value <= m.high)) {
-      return wrong(
-          fmt::format("the exponent in N of '{}' is {} in [{}, {}]; want a number in its interval",
-                      f[0], f[4], f[5], f[6]));
-    }
-    found[f[0]] = m;
-  }
-  std::vector<std::string> names;
-  for (const auto& [name, m] : found) names.push_back(name);
-  if (found.empty()) return wrong("no exponent of -ln eta in N: its campaigns are of one size");
-  if (arm.empty() && found.size() > 1) {
-    return wrong(fmt::format("has {} arms; name one with --law-arm: {}", found.size(),
-                             fmt::join(names, "; ")));
-  }
-  const auto at = arm.empty() ? found.begin() : found.find(arm);
-  if (at == found.end()) {
-    return wrong(fmt::format("no arm '{}'; it has: {}", arm, fmt::join(names, "; ")));
-  }
-  if (refused.contains(at->first)) {
-    return wrong(fmt::format(
-        "the points of '{}' do not lie on its law, so it has no exponent to go by: name another "
-        "arm, or leave --law out, which assumes that -ln eta stays",
-        at->first));
-  }
-  return SizeLaw{at->first, at->second};
-}
-
-absl::StatusOr<SizeLaw> ReadSizeLaw(const std::string& path, const std::string& arm) {
-  const absl::StatusOr<std::string> text = ReadTextFile(path);
-  if (!text.ok()) return text.status();
-  return ParseSizeLaw(*text, arm, path);
-}
-
 std::string_view PartName(Part part) {
   switch (part) {
     case Part::kQuality:
@@ -185,11 +108,6 @@ absl::StatusOr<CalibrationPlan> CalibrationPlan::Make(Calibration calibration,
     const std::string& codec = choice.codec.empty() ? *codecs.begin() : choice.codec;
     plan.activation_ = *Find(calibration, codec, "both");
   }
-  if (choice.size && !plan.activation_) {
-    return absl::InvalidArgumentError(
-        "a law of size scales what codecs of activations cost, and the calibration has none");
-  }
-  plan.size_ = choice.size;
   plan.extrapolate_ = choice.extrapolate && calibration.alpha;
   plan.calibration_ = std::move(calibration);
   plan.NameSources();
@@ -201,7 +119,6 @@ void CalibrationPlan::NameSources() {
   if (activation_ && takes_quality_) {
     names_.push_back("activation");
     if (activation_->gamma) names_.push_back("gamma");
-    if (size_) names_.push_back("size");
   }
   if (extrapolate_) names_.push_back("alpha");
   if (!calibration_.eta_c.empty()) names_.push_back("eta_c");
@@ -252,14 +169,6 @@ void CalibrationPlan::Activate(Scenario& s, Transfer transfer, double z) const {
   s.measured.by_stages = {{shape.stages, -delta / slope}};
 }
 
-// -ln eta at the scenario's size: (N / N of the calibration)^exponent times the measured one.
-void CalibrationPlan::GrowWithSize(Scenario& s, double z) const {
-  const double larger = Simulate(s).parameters / calibration_.parameters;
-  const double times = std::pow(larger, AtLinear(size_->exponent, z));
-  if (s.measured.q) s.measured.q = std::pow(*s.measured.q, times);
-  for (auto& row : s.measured.by_stages) row.ln_eta *= times;
-}
-
 Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const double> z) const {
   size_t next = 0;
   const Calibration& c = calibration_;
@@ -272,10 +181,6 @@ Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const d
     if (activation_->gamma) {
       const double gamma = AtLinear(*activation_->gamma, z[next++]);
       if (transfer == Transfer::kTokens) s.measured.gamma = gamma;
-    }
-    if (size_) {
-      const double deviate = z[next++];
-      if (transfer == Transfer::kTokens) GrowWithSize(s, deviate);
     }
   }
   if (extrapolate_)

@@ -12,22 +12,7 @@
 
 namespace longhaul::simulator {
 
-// How the share of tokens that a codec costs goes with the size of the model: -ln eta in proportion to
-// N^exponent at equal tokens a parameter, N parameters. An exponent of 0 is token transfer.
-struct SizeLaw {
-  std::string arm;    // of the campaigns that it is fitted to
-  Measured exponent;  // with its 95 % interval
-};
-
-// From law_terms.csv of `longhaul report --law`: the row of `arm` for -ln eta in N. `arm` "": the only
-// one there. InvalidArgument, naming the file: no such file, another header, no such arm (with the
-// ones there are), several arms and none named, a figure that is none or lies outside its interval.
-absl::StatusOr<SizeLaw> ReadSizeLaw(const std::string& path, const std::string& arm);
-absl::StatusOr<SizeLaw> ParseSizeLaw(const std::string& text, const std::string& arm,
-                                     const std::string& where);
-
-// How a loss measured on a small model is carried to a large one. kTokens: the efficiency stays, or goes
-// with the size by a law that was measured.
+// How a loss measured on a small model is carried to a large one. kTokens: the efficiency stays.
 // kLoss: the difference in nats stays and is worth exp(-delta/s), s = -dL/d ln D at the scenario's
 // size and 25.6 tokens per parameter.
 enum class Transfer { kTokens, kLoss };
@@ -36,7 +21,6 @@ enum class Transfer { kTokens, kLoss };
 struct CalibrationChoice {
   std::string codec;         // of the activations; "": the only one there is
   bool extrapolate = false;  // alpha(P) of other sizes is scaled as at the measured one
-  std::optional<SizeLaw> size = std::nullopt;  // of token transfer; none: an exponent of exactly 0
 };
 
 // A part of a calibration that can stand alone, all else assumed: what made a conclusion change.
@@ -62,7 +46,6 @@ class CalibrationPlan {
   // False: the calibration has no differences in nats.
   bool can_transfer_loss() const { return activation_ && !activation_->delta_nat.empty(); }
   bool extrapolates() const { return extrapolate_; }
-  const SizeLaw* size_law() const { return size_ ? &*size_ : nullptr; }
 
   // The plan with this part alone measured; none where the calibration does not have it.
   std::optional<CalibrationPlan> Only(Part part) const;
@@ -73,13 +56,11 @@ class CalibrationPlan {
  private:
   void NameSources();
   void Activate(Scenario& s, Transfer transfer, double z) const;
-  void GrowWithSize(Scenario& s, double z) const;
 
   Calibration calibration_;
   std::optional<ActivationEntry> activation_;
   bool takes_quality_ = true;  // false: of the activations the ratio alone
   bool extrapolate_ = false;
-  std::optional<SizeLaw> size_;
   std::vector<std::string> names_;
 };
 

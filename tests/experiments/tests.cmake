@@ -32,8 +32,6 @@ longhaul_test(experiments/estimates/step_time_test.cc experiments/estimates/trai
 target_compile_definitions(experiments_estimates_step_time_test PRIVATE
   LONGHAUL_TEST_LOSSY="${CMAKE_CURRENT_SOURCE_DIR}/experiments/virtual/lossy.toml")
 longhaul_test(experiments/estimates/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/price_law_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/report/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 longhaul_test(experiments/estimates/median_interval_test.cc experiments/estimates/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/fault_script_test.cc experiments/spec/group_course_test.cc
@@ -64,14 +62,16 @@ if(LONGHAUL_TORCH)
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/findings_page_test.py ${PROJECT_SOURCE_DIR})
   add_test(NAME experiments_pareto_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/pareto_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/pareto)
-  set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test PROPERTIES LABELS cpu)
+  add_test(NAME experiments_result_pages_test COMMAND ${TORCH_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/result_pages_test.py ${PROJECT_SOURCE_DIR})
   add_test(NAME experiments_published_losses_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/published_losses_test.py ${PROJECT_SOURCE_DIR}/docs/results)
   # Some sixty short plans.
   add_test(NAME experiments_published_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/published_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/published
     $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR}/experiments/specs/published)
-  set_tests_properties(experiments_published_losses_test PROPERTIES LABELS cpu)
+  set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test
+    experiments_result_pages_test experiments_published_losses_test PROPERTIES LABELS cpu)
   set_tests_properties(experiments_published_page_test PROPERTIES LABELS cpu TIMEOUT 1200)
 endif()
 longhaul_test(experiments/report/listing_test.cc experiments/report/report_curves_test.cc experiments/report/report_compare_test.cc

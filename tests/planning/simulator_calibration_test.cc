@@ -17,9 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Document(const std::string& rest) {
-  return R"({"schema":"calibration/1","plan_sha256":"abc","commit":"def","params":1.1e6)" +
-         (rest.empty() ? "" : "," + rest) + "}";
+std::string Document(const std::string& rest, double parameters = 1.1e6) {
+  return R"({"schema":"calibration/1","plan_sha256":"abc","commit":"def","params":)" +
+         std::to_string(parameters) + (rest.empty() ? "" : "," + rest) + "}";
 }
 
 std::string Q(double low, double q, double high, const std::string& more = "") {
@@ -28,8 +28,9 @@ std::string Q(double low, double q, double high, const std::string& more = "") {
          (more.empty() ? "" : "," + more) + "}]";
 }
 
-CalibrationPlan PlanOf(const std::string& rest, const CalibrationChoice& choice = {}) {
-  absl::StatusOr<Calibration> calibration = ParseCalibration(Document(rest), "q.json");
+CalibrationPlan PlanOf(const std::string& rest, const CalibrationChoice& choice = {},
+                       double parameters = 1.1e6) {
+  absl::StatusOr<Calibration> calibration = ParseCalibration(Document(rest, parameters), "q.json");
   EXPECT_TRUE(calibration.ok()) << calibration.status();
   absl::StatusOr<CalibrationPlan> plan = CalibrationPlan::Make(*std::move(calibration), choice);
   EXPECT_TRUE(plan.ok()) << plan.status();
@@ -278,7 +279,7 @@ TEST(SimulatorCalibration, EtaCHoldsAtItsOwnRatioOnly) {
 TEST(SimulatorCalibration, AlphaOfAnotherSizeNeedsToBeAskedFor) {
   const std::string alpha = R"("alpha":{"value":0.11,"ci":[0.09,0.13],"P_B":0.0011})";
   EXPECT_EQ(PlanOf(alpha).sources(), 0u);
-  const CalibrationPlan plan = PlanOf(alpha, {.codec = "", .extrapolate = true, .size = {}});
+  const CalibrationPlan plan = PlanOf(alpha, {.codec = "", .extrapolate = true});
   EXPECT_TRUE(Of(plan, "4 nodes reach 1e24").touched);
   EXPECT_EQ(Of(plan, "4 nodes reach 1e24").change, Change::kFlips);  // a smaller alpha than assumed
 }
@@ -302,8 +303,7 @@ TEST(SimulatorCalibration, SeveralFactorsAreDrawnIndependentlyAndRepeatably) {
 TEST(SimulatorCalibration, TwoEqualFactorsAddInSquares) {
   const std::string two = R"("eta_c":[{"codec":"k","ratio":16,"eta":0.98,"ci":[0.9416,1.02]}],)"
                           R"("alpha":{"value":0.054199,"ci":[0.039,0.0694],"P_B":240})";
-  const Judgement j =
-      Of(PlanOf(two, {.codec = "", .extrapolate = true, .size = {}}), "72 nodes reach 1e25");
+  const Judgement j = Of(PlanOf(two, {.codec = "", .extrapolate = true}), "72 nodes reach 1e25");
   EXPECT_NEAR(std::log(j.high / j.assumed), std::sqrt(2) * 0.04, 0.008);
   EXPECT_NEAR(std::log(j.low / j.assumed), -std::sqrt(2) * 0.04, 0.008);
 }
@@ -321,11 +321,56 @@ TEST(SimulatorCalibration, AScenarioStandsTwiceInItsTable) {
 TEST(SimulatorCalibration, TheTextNamesWhatStaysAssumedAndTheDistance) {
   const CalibrationPlan plan = PlanOf(Q(0.9, 0.97, 0.99));
   const std::string text = ConclusionsText(plan, Attribute(plan));
-  EXPECT_THAT(text, HasSubstr("Measured at 1.1e+06 parameters, used at 240B: x 2e+05"));
+  EXPECT_THAT(text,
+              HasSubstr("Measured at 1.1e+06 parameters; the conclusions' models differ from that "
+                        "by a factor of 8.3e+04 to 1.7e+06"));
   EXPECT_THAT(text, HasSubstr("stays assumed"));
-  EXPECT_THAT(text, HasSubstr("undetermined"));
-  EXPECT_THAT(text, HasSubstr("unchanged (all assumed)"));
   EXPECT_THAT(text, HasSubstr("Loss transfer: not possible"));
+}
+
+// A model of 240 B against one that was measured: a verdict up to ten times either way, then none, in
+// the text, the CSV and the JSON.
+TEST(SimulatorCalibration, BeyondTenTimesTheMeasuredSizeThereIsNoVerdict) {
+  const std::string q = Q(0.90, 0.91, 0.92);
+  const auto verdict = [&](double parameters, const char* conclusion) {
+    return VerdictName(Of(PlanOf(q, {}, parameters), conclusion));
+  };
+  EXPECT_EQ(verdict(24e9, "72 nodes reach 1e25"), "unchanged");
+  EXPECT_EQ(verdict(23.9e9, "72 nodes reach 1e25"), "none");
+  EXPECT_EQ(verdict(2400e9, "72 nodes reach 1e25"), "unchanged");
+  EXPECT_EQ(verdict(2410e9, "72 nodes reach 1e25"), "none");
+  // Of several models the one that is furthest counts: 1920 B of a comparison from 240 B on.
+  EXPECT_EQ(verdict(193e9, "best at 4000 nodes: pipelines of 960B"), "flips");
+  EXPECT_EQ(verdict(191e9, "best at 4000 nodes: pipelines of 960B"), "none");
+
+  const CalibrationPlan near = PlanOf(q, {}, 240e9), far = PlanOf(q);
+  EXPECT_THAT(ConclusionsText(near, Attribute(near)), HasSubstr("flips"));
+  EXPECT_THAT(ConclusionsText(near, Attribute(near)), HasSubstr("unchanged (all assumed)"));
+  const std::string text = ConclusionsText(far, Attribute(far));
+  EXPECT_THAT(text, HasSubstr("Sensitivity analysis: beyond 10 times the measured size"));
+  for (const std::string& said :
+       {text, ConclusionsCsv(Attribute(far)), CalibrationJson(far, Attribute(far), {})}) {
+    EXPECT_THAT(said, testing::Not(HasSubstr("flips")));
+    EXPECT_THAT(said, testing::Not(HasSubstr("undetermined")));
+    EXPECT_THAT(said, testing::Not(HasSubstr("unchanged")));
+  }
+  EXPECT_THAT(ConclusionsCsv(Attribute(far)), HasSubstr(",none,"));
+}
+
+// The published values, and first in the text.
+TEST(SimulatorCalibration, TheTextLeadsWithTheBreakEvenValues) {
+  const CalibrationPlan plan = PlanOf(Q(0.9, 0.97, 0.99));
+  const std::string text = ConclusionsText(plan, Attribute(plan));
+  const std::string lead = text.substr(0, text.find("\nfactor "));
+  for (const char* q : {"0.9925", "0.9754", "0.9662", "0.9510"}) EXPECT_THAT(lead, HasSubstr(q));
+  for (const Conclusion& c : Conclusions()) {
+    if (!c.break_even_q) continue;
+    const auto at = [&](double q) {
+      return Of(PlanOf(Q(q, q, q)), c.name).change == Change::kUnchanged;
+    };
+    EXPECT_TRUE(at(*c.break_even_q + 1e-5)) << c.name;
+    EXPECT_FALSE(at(*c.break_even_q - 1e-5)) << c.name;
+  }
 }
 
 TEST(SimulatorCalibration, AQAboveWhatACrossingCanBeOrAnIntervalUpsideDownIsRefused) {
@@ -333,64 +378,6 @@ TEST(SimulatorCalibration, AQAboveWhatACrossingCanBeOrAnIntervalUpsideDownIsRefu
   EXPECT_THAT(ErrorOf(Document(Q(1.1, 1.2001, 1.3))), HasSubstr("'q' = 1.2001 is above 1.2"));
   EXPECT_THAT(ErrorOf(Document(Q(0.99, 0.98, 0.97))),
               HasSubstr("'q_ci' = [0.99, 0.97] is upside down; want [low, high]"));
-}
-
-// One value of S, so that each expected number is a line by hand: ln eta -0.06 at 1.1e6 parameters; a
-// model a hundred times larger loses 100^d of it.
-TEST(SimulatorCalibration, ALawOfSizeScalesWhatIsLostByTokenTransferAlone) {
-  const std::string cell = Q(
-      0.99, 0.99, 0.99,
-      R"("by_S":[{"S":4,"ln_eta":-0.06,"ci":[-0.06,-0.06]}],"delta_nat":[{"S":4,"value":0.02,"ci":[0.02,0.02]}])");
-  const CalibrationPlan plain = PlanOf(cell);
-  const CalibrationPlan grown = PlanOf(
-      cell, {.codec = "", .extrapolate = false, .size = SizeLaw{"f3-s4", {0.1, -0.05, 0.2}}});
-  ASSERT_EQ(grown.sources(), plain.sources() + 1);
-  EXPECT_EQ(grown.names().back(), "size");
-  Scenario s;
-  s.parameters = 1.1e8;
-  const auto lost = [&](const CalibrationPlan& plan, Transfer transfer, double at_size) {
-    std::vector<double> z(plan.sources(), 0);
-    z.back() = at_size;
-    return plan.Apply(s, transfer, z).measured;
-  };
-  ASSERT_EQ(lost(grown, Transfer::kTokens, 0).by_stages.size(), 1);
-  EXPECT_NEAR(lost(grown, Transfer::kTokens, 0).by_stages[0].ln_eta, -0.06 * std::pow(100, 0.1),
-              1e-12);
-  EXPECT_NEAR(lost(grown, Transfer::kTokens, CalibrationPlan::kEnd).by_stages[0].ln_eta,
-              -0.06 * std::pow(100, 0.2), 1e-12);
-  EXPECT_NEAR(lost(grown, Transfer::kTokens, -CalibrationPlan::kEnd).by_stages[0].ln_eta,
-              -0.06 * std::pow(100, -0.05), 1e-12);
-  EXPECT_NEAR(*lost(grown, Transfer::kTokens, 0).q, std::pow(0.99, std::pow(100, 0.1)), 1e-12);
-}
-
-TEST(SimulatorCalibration, ALawIsReadFromTheReportsTable) {
-  const std::string head = "arm,quantity,points,term,value,low,high,note\n";
-  const std::string rows =
-      head +
-      "f3,-ln eta,3,exponent in N,-0.003,-0.1,0.09,\nf3,Delta,3,exponent in N,0.7,0.6,0.8,\n"
-      "\"all codecs, forward\",-ln eta,6,exponent in N,-0.4,-0.5,-0.3,\nf3,-ln eta,3,exponent in D/N,0.2,-0.1,0.5,\n";
-  const auto law = ParseSizeLaw(rows, "f3", "t.csv");
-  ASSERT_TRUE(law.ok()) << law.status();
-  EXPECT_EQ(law->exponent.value, -0.003);
-  EXPECT_EQ(law->exponent.low, -0.1);
-  EXPECT_EQ(ParseSizeLaw(rows, "all codecs, forward", "t.csv")->exponent.high, -0.3);
-  const auto error = [](const std::string& text, const std::string& arm) {
-    return std::string(ParseSizeLaw(text, arm, "t.csv").status().message());
-  };
-  EXPECT_EQ(error(rows, ""), "t.csv: has 2 arms; name one with --law-arm: all codecs, forward; f3");
-  EXPECT_EQ(error(rows, "f4"), "t.csv: no arm 'f4'; it has: all codecs, forward; f3");
-  EXPECT_THAT(error("a,b\n", ""), HasSubstr("not a law_terms.csv"));
-  EXPECT_THAT(error("", ""), HasSubstr("not a law_terms.csv"));
-  EXPECT_THAT(error(head, ""), HasSubstr("its campaigns are of one size"));
-  EXPECT_THAT(error(head + "f3,-ln eta,3,exponent in N,0.5,-0.1,0.09,\n", ""),
-              HasSubstr("want a number in its interval"));
-  EXPECT_THAT(error(head + "f3,-ln eta,3,exponent in N,nan,-0.1,0.09,\n", ""),
-              HasSubstr("want a number in its interval"));
-  EXPECT_THAT(
-      error(head + "f3,-ln eta,4,exponent in N,0.4,-3,4,refused by its points: p 0.0001\n", ""),
-      HasSubstr("the points of 'f3' do not lie on its law"));
-  EXPECT_THAT(error(head + "f3,-ln eta\n", ""), HasSubstr("has 2 fields; want 8"));
-  EXPECT_FALSE(ReadSizeLaw("/nowhere/law_terms.csv", "").ok());
 }
 
 }  // namespace

@@ -102,6 +102,7 @@ TEST(SimulatorTables, APublishedValueIsComparedAtItsPrintedDigits) {
   EXPECT_EQ(AsPrinted(9.47486e23, "9.52e+23"), "9.47e+23");
   EXPECT_EQ(AsPrinted(9.996e23, "9.52e23"), "1.00e24");
   EXPECT_EQ(AsPrinted(0.00124, "1.3e-03"), "1.2e-03");
+  EXPECT_EQ(AsPrinted(104.7, "1e2"), "1e2");
   EXPECT_EQ(AsPrinted(97.58, "97"), "98");
   EXPECT_EQ(AsPrinted(97.58, "97.6"), "97.6");
   EXPECT_EQ(ParsePublished("-")->printed, "");
@@ -230,7 +231,7 @@ TEST(SimulatorTables, EveryPublishedTableAtItsPrintedDigits) {
   EXPECT_EQ(counts["5.1-nodes"], std::pair(58, 0));
   EXPECT_EQ(counts["9.5-adverse"], std::pair(14, 5));
   EXPECT_GE(values, 590);
-  EXPECT_EQ(misprints, 10);
+  EXPECT_EQ(misprints, 9);
 }
 
 // One micro-batch of two stages waits for all that it does: compute, and each direction's bits at its own

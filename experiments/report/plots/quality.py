@@ -117,8 +117,10 @@ def depth(folder):
         rows = [row for row in arms if direction(row) == panel]
         most = max(int(row["crossings"]) for row in rows)
         ks = [0, most * 1.08]
-        axes.plot(ks, [k * math.log(ASSUMED_Q) for k in ks], color=ASSUMED, lw=1.2, ls="--",
-                  label="assumed q = 0.995")
+        # A boundary is crossed twice: where one direction is compressed its crossing stands for both.
+        assumed = ASSUMED_Q if all("none" not in (row["forward"], row["backward"]) for row in rows) else ASSUMED_Q**2
+        axes.plot(ks, [k * math.log(assumed) for k in ks], color=ASSUMED, lw=1.2, ls="--",
+                  label=f"assumed q = {assumed:.3f}")
         for i, codecs in enumerate(sorted({family(row) for row in rows})):
             colour = COLOURS[i % len(COLOURS)]
             depth_fits(axes, ks, joint.get(codecs), models.get(codecs, {}), colour, i == 0)

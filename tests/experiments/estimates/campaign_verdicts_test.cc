@@ -126,7 +126,6 @@ TEST_F(CampaignVerdicts, AControlThatMissesItsTruthLeavesNoConclusion) {
   EXPECT_THAT(CampaignTable(a), testing::StartsWith(a.Resolvable()));
   EXPECT_EQ(Arm(a, "s8").verdict(), Verdict::kNoConclusion);
   EXPECT_EQ(a.families.front().verdict(), Verdict::kNoConclusion);
-  EXPECT_EQ(EightStageVerdict(a.families.front()), "no conclusion");
   const nlohmann::json calibration = nlohmann::json::parse(CalibrationJson(a));
   EXPECT_TRUE(calibration["activation"].empty());
   EXPECT_THAT(calibration["controls_failed"], SizeIs(1));

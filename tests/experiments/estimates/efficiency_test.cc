@@ -76,7 +76,7 @@ TEST(EstimateArm, OneSeedHasNoInterval) {
   EXPECT_FALSE(e.eta.interval.has_value());
   EXPECT_FALSE(e.q->interval.has_value());
   EXPECT_FALSE(e.equivalent.has_value());
-  EXPECT_EQ(AgainstAssumed(*e.q), Verdict::kNoInterval);
+  EXPECT_EQ(AgainstAssumed(*e.q, 2), Verdict::kNoInterval);
 }
 
 TEST(EstimateArm, PairsBySeedOnly) {
@@ -146,11 +146,22 @@ TEST(EstimateJoint, StandardErrorOfTheClosedFormAndItsCoverage) {
 
 TEST(AgainstAssumed, ReadsTheIntervalAndNotTheValue) {
   const auto verdict = [](double low, double high) {
-    return AgainstAssumed({0.99, Interval{low, high, 0.95, "t"}});
+    return AgainstAssumed({0.99, Interval{low, high, 0.95, "t"}}, /*directions=*/2);
   };
   EXPECT_EQ(verdict(0.98, 0.994), Verdict::kBelow);
   EXPECT_EQ(verdict(0.996, 0.999), Verdict::kAbove);
   EXPECT_EQ(verdict(0.98, 0.999), Verdict::kNotResolved);
+}
+
+// Two crossings of 0.995 are a boundary of 0.990, which a codec in one direction has all to itself.
+TEST(AgainstAssumed, OneDirectionComparesWithABoundary) {
+  const auto verdict = [](double low, double high) {
+    return AgainstAssumed({0.99, Interval{low, high, 0.95, "t"}}, /*directions=*/1);
+  };
+  EXPECT_EQ(verdict(0.98, 0.994), Verdict::kNotResolved);
+  EXPECT_EQ(verdict(0.98, 0.9899), Verdict::kBelowOneWay);
+  EXPECT_EQ(verdict(0.9901, 0.994), Verdict::kAboveOneWay);
+  EXPECT_EQ(ToString(verdict(0.98, 0.9899)), "below 0.990 per boundary");
 }
 
 TEST(RatioOfMeans, UnboundedFiellerGivesNoInterval) {

@@ -17,7 +17,7 @@ namespace {
 
 TEST(AgainstAssumed, AnIntervalThatTouchesThePlannersNumberHoldsIt) {
   const auto of = [](double low, double high) {
-    return AgainstAssumed({0.99, Interval{low, high, 0.95, "t"}});
+    return AgainstAssumed({0.99, Interval{low, high, 0.95, "t"}}, /*directions=*/2);
   };
   EXPECT_EQ(of(0.990, 0.995), Verdict::kNotResolved);
   EXPECT_EQ(of(0.990, std::nextafter(0.995, 0)), Verdict::kBelow);

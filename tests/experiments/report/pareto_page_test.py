@@ -17,10 +17,11 @@ from outer_page_test import check_page, read, shown, with_interval
 
 def main():
     folder = Path(sys.argv[1])
-    losses, intervals = {}, set()
+    losses, coded, intervals = {}, {}, set()  # held-out, codec off and on at evaluation
     for row in read(folder, "losses.csv"):
         if "@" not in row["arm"]:
             losses.setdefault(row["arm"], {})[row["seed"]] = float(row["loss_off_nat"])
+            coded.setdefault(row["arm"], {})[row["seed"]] = float(row["loss_on_nat"])
     run = {row["arm"]: row for row in read(folder, "pareto.csv")}
     times = {(row["arm"], row["quantity"]): row for row in read(folder, "times.csv")}
 
@@ -43,7 +44,8 @@ def main():
         rows.append(f"| `{arm}` | {keep(loss)} | {reached(arm, 'time to loss', 3600)} | {reached(arm, 'tokens to loss', 1e6)} | "
                     f"{of(arm, 'time_s'):.1f} | {of(arm, 'message_bytes', 1e6):.1f} | {of(arm, 'memory_bytes', 1e6):.2f} |")
     for a, b in itertools.permutations(losses, 2):
-        keep(with_interval([losses[a][seed] - losses[b][seed] for seed in losses[a]]))
+        for side in (losses, coded):
+            keep(with_interval([side[a][seed] - side[b][seed] for seed in side[a]]))
 
     def share(arm, other, column):
         return of(arm, column) / of(other, column)
