@@ -10,6 +10,7 @@
 #include "experiments/command/output.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/training_advice.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
@@ -52,23 +53,9 @@ std::vector<std::pair<int64_t, int64_t>> WholeExchanges(const RunSpec& spec) {
   return whole;
 }
 
-// Before anything is started: whether the file could be written. Unavailable: why not.
-absl::Status CheckTraceFile(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return absl::UnavailableError(fmt::format("cannot write {}: it is a folder", path));
-  }
-  const std::string trial = path + ".trial";
-  absl::Status written = WriteWholeFile(trial, "");
-  std::remove(trial.c_str());
-  if (written.ok()) return written;
-  return absl::UnavailableError(
-      fmt::format("--trace {}: {}", path, std::string(written.message())));
-}
-
-// Writes what a run with spec.trace told of itself, beside the file first, which is then renamed.
-// What to say of it: where it is, and how much of the exchanges in it was exposed. FailedPrecondition:
-// some rank did not come to the end of the last step that was asked for; nothing is written then.
+// Writes what a run with spec.trace reported. Returns what to say of it: where it is, and how much of
+// the exchanges in it was exposed. FailedPrecondition: some rank did not come to the end of the last
+// step that was asked for; nothing is written then.
 absl::StatusOr<std::string> WriteTrace(const std::string& path, const Trace& trace,
                                        const RunSpec& spec) {
   const TraceSteps steps = *spec.trace;
@@ -177,7 +164,9 @@ absl::Status AskForTrace(const RunArguments& arguments, RunSpec* spec) {
   const absl::StatusOr<TraceSteps> steps = ParseTraceSteps(arguments.trace_steps, *spec);
   if (!steps.ok()) return steps.status();
   spec->trace = *steps;
-  return CheckTraceFile(arguments.trace);
+  const absl::Status writable = CheckWritable(arguments.trace);
+  if (writable.ok()) return writable;
+  return absl::Status(writable.code(), fmt::format("--trace: {}", std::string(writable.message())));
 }
 
 RunSpec ToBegin(RunSpec spec, bool resume) {

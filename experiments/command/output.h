@@ -10,9 +10,6 @@
 
 namespace longhaul {
 
-// Writes a text file under another name first, so that no half of it is left. Unavailable: why.
-absl::Status WriteWholeFile(const std::string& path, const std::string& text);
-
 // A word of a command as one types it in a shell: quoted where it has to be.
 std::string Typed(const std::string& word);
 

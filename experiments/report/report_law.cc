@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/table.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 
@@ -227,7 +228,7 @@ absl::StatusOr<std::string> WriteLaw(const LawReport& report, const std::string&
                                    {"law_terms", LawTermsCsv(report)},
                                    {"law_aims", LawAimsCsv(report)}}) {
     const std::string path = fmt::format("{}/{}.csv", out, name);
-    if (absl::Status s = WriteReportFile(path, Csv(rows)); !s.ok()) return s;
+    if (absl::Status s = WriteWholeFile(path, Csv(rows)); !s.ok()) return s;
   }
   // A figure of earlier cells must not pass for one of these.
   std::error_code ignored;

@@ -9,6 +9,7 @@ longhaul_test(experiments/spec/known_names_test.cc LIBS longhaul::experiments_da
 longhaul_test(experiments/spec/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
 longhaul_test(experiments/spec/cuts_test.cc experiments/spec/boundary_policy_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
+longhaul_test(experiments/record/whole_file_test.cc LIBS longhaul::whole_file LABELS cpu)
 longhaul_test(experiments/record/record_test.cc experiments/record/record_upgrade_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
