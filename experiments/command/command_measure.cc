@@ -141,7 +141,8 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   }
   fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
              arguments.from_losses);
-  const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment);
+  const absl::StatusOr<std::string> table =
+      AnalyseCampaign(record, experiment, out.detail());
   if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
   if (out.json() || !table.ok()) return table.status();
   fmt::print("\n{}\n{}", *table, RecordLine(results));
@@ -303,7 +304,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
     outcome = absl::Status(
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
-  absl::StatusOr<std::string> table = outcome.ok() ? AnalyseCampaign(record, experiment) : outcome;
+  absl::StatusOr<std::string> table = outcome.ok() ? AnalyseCampaign(record, experiment, out.detail()) : outcome;
   if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
   absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
   if (!runs.ok()) return runs.status();

@@ -89,7 +89,6 @@ struct RunArguments {
   std::string clock;
   std::string trace, trace_steps;
   bool resume = false;
-  bool verbose = false;
   OutputOptions output;
 };
 
@@ -121,7 +120,7 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
   if (!row.ok()) return row.status();
   if (!out.json()) {
     absl::StatusOr<std::string> text =
-        out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec);
+        out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec, out.detail());
     if (!text.ok()) return text.status();
     fmt::print("{}", *text);
     for (const std::string& line : ClippingAdvice({&*row, 1})) Say(out.progress(), line);
@@ -130,6 +129,7 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
   const absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(run);
   if (!evaluations.ok()) return evaluations.status();
   for (const std::string& line : LearntNothing(*row, *evaluations)) Say(out.warnings(), line);
+  if (!out.json() && !out.quiet()) fmt::print("{}", RecordLine(record.folder()));
   return absl::OkStatus();
 }
 
@@ -206,7 +206,8 @@ absl::Status CheckAll(const RunArguments& arguments, const std::string& arm, Run
 // Trains, records and shows one run that has its place in the record.
 absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& record,
                    const RunPlace& place, CancelSignal& cancel, CommandOutput& out) {
-  if (arguments.verbose) Say(out.progress(), ToToml(spec));
+  const bool all = out.detail() == Detail::kAll;
+  if (all) Say(out.progress(), ToToml(spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place.run, record.folder(), kRecordFile));
   for (const std::string& line : place.notices) Say(out.progress(), line);
   for (const std::string& line : LinkAdvice(spec)) Say(out.progress(), line);
@@ -216,7 +217,8 @@ absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& r
     for (const std::string& line : SampleAdvice(spec)) Say(out.progress(), line);
   }
   RunRecorder recorder(record, place.run, spec);
-  RunView view(spec, out.progress(), MonotonicClock());
+  RunView view(spec, out.progress(), MonotonicClock(),
+               all ? RunView::Detail::kAll : RunView::Detail::kScreen);
   const std::string checkpoints = place.checkpoints ? place.checkpoints->path() : "";
   Trace trace;
   const absl::Status outcome = FollowRun(spec, checkpoints, cancel, recorder, view, &trace);
@@ -280,8 +282,6 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
       "the links of net.profile and the machine of [compute]");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same arm and resolved spec");
-  command->add_flag("--verbose", arguments->verbose,
-                    "print the resolved spec first: every key, defaults too (the record has it)");
   AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
     CommandOutput out(arguments->output);

@@ -28,7 +28,12 @@ std::string RecordLine(const std::string& folder) {
 void AddOutputOptions(CLI::App& command, OutputOptions& options) {
   command.add_flag("--json", options.json,
                    "one JSON document on stdout (docs/records.md); progress goes to stderr");
-  command.add_flag("--quiet", options.quiet, "no progress: errors and the last lines alone");
+  CLI::Option* quiet =
+      command.add_flag("--quiet", options.quiet, "Print errors and the last lines alone");
+  command
+      .add_flag("--verbose", options.verbose,
+                "Print everything: the resolved spec, every fact, link and table of the record")
+      ->excludes(quiet);
 }
 
 CommandOutput::CommandOutput(const OutputOptions& options)
