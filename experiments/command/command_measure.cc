@@ -24,6 +24,7 @@
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/spec_paths.h"
 #include "experiments/spec/timing_grid.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_corpus.h"
@@ -163,8 +164,9 @@ absl::Status CheckCells(const TimingGrid& grid) {
 // `measure` of a file with a [timing] table: runs the grid's cells, resumable, and prints step
 // times against P2, where steps go and which codecs pay.
 absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out) {
-  const absl::StatusOr<TomlValue> root = ReadTomlFile(arguments.spec, arguments.sets);
+  absl::StatusOr<TomlValue> root = ReadTomlFile(arguments.spec, arguments.sets);
   if (!root.ok()) return root.status();
+  if (absl::Status s = CountPathsFromFile(arguments.spec, *root); !s.ok()) return s;
   absl::StatusOr<TimingGrid> grid = ReadTimingGrid(*root, CatalogNames());
   if (!grid.ok()) return grid.status();
   if (absl::Status s = PinFiles(grid->runs); !s.ok()) return s;
@@ -350,7 +352,8 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
   CLI::Option* list = command->add_flag(
       "--list", arguments->list, "the plan's runs: id, arm, seed, tokens, cores; trains nothing");
   CLI::Option* run = command->add_option(
-      "--run", arguments->run, "one run of the plan, by its id of --list; status 75: again");
+      "--run", arguments->run, "Run only the run with this ID (see --list). Exits with 75 if it should be "
+               "started again");
   CLI::Option* records = command->add_option("--records", arguments->records,
                                              "with --run: folder that gets a record for each run");
   command

@@ -119,7 +119,7 @@ absl::Status TrainTheRest(Record& record, int64_t experiment, const std::vector<
 }
 
 absl::Status ListPlannedRuns(const CampaignSpec& campaign, CommandOutput& out) {
-  nlohmann::ordered_json document = {{"schema", "longhaul.plan/1"},
+  nlohmann::ordered_json document = {{"schema", "longhaul.run-list/1"},
                                      {"name", campaign.name},
                                      {"runs", nlohmann::ordered_json::array()}};
   for (size_t id = 0; id < campaign.runs.size(); ++id) {

@@ -186,7 +186,7 @@ struct ResolutionForecast {
 // record: nullptr where there is none yet.
 absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record* record);
 
-// Schema calibration/1 for the planner: "activation" has one entry per joint q, with the names of
+// Schema longhaul.calibration/1 for the planner: "activation" has one entry per joint q, with the names of
 // its arms; "arms" has every arm with what it changes, its efficiency and, where it may have one,
 // its q. Numbers without an interval are left out, bounds say so. From the analysis alone.
 std::string CalibrationJson(const CampaignAnalysis& analysis);

@@ -98,7 +98,7 @@ else()
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table idle_keys round_plan
+  set(specs spec_keys spec spec_paths spec_changes boundary_cuts boundary_policy compute_table fault_script files_table idle_keys round_plan
     plans_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid
@@ -111,7 +111,7 @@ if(LONGHAUL_FUZZERS)
 endif()
 longhaul_fuzzer(experiments/spec/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
 longhaul_fuzzer(experiments/train/safetensors_fuzz.cc SRCS experiments/train/safetensors.cc
-  LIBS fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
+  LIBS longhaul::whole_file fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
 longhaul_test(experiments/report/tables_test.cc experiments/report/golden_text.cc LIBS experiments_testing LABELS cpu)
 target_compile_definitions(experiments_report_tables_test PRIVATE
   LONGHAUL_GOLDEN_TABLES="${CMAKE_CURRENT_SOURCE_DIR}/golden/tables")

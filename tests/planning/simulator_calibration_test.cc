@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string Document(const std::string& rest) {
-  return R"({"schema":"calibration/1","plan_sha256":"abc","commit":"def","params":1.1e6)" +
+  return R"({"schema":"longhaul.calibration/1","plan_sha256":"abc","commit":"def","params":1.1e6)" +
          (rest.empty() ? "" : "," + rest) + "}";
 }
 
@@ -50,8 +50,8 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(SimulatorCalibration, AnotherSchemaIsRefused) {
-  EXPECT_THAT(ErrorOf(R"({"schema":"calibration/2"})"),
-              HasSubstr("q.json: schema 'calibration/2'; want 'calibration/1'"));
+  EXPECT_THAT(ErrorOf(R"({"schema":"longhaul.calibration/2"})"),
+              HasSubstr("q.json: schema 'longhaul.calibration/2'; expected 'longhaul.calibration/1': write"));
   EXPECT_THAT(ErrorOf("{}"), HasSubstr("schema 'none'"));
   EXPECT_THAT(ErrorOf("[1"), HasSubstr("not a JSON object"));
   EXPECT_FALSE(ReadCalibration("/nowhere/q.json").ok());
