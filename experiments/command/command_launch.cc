@@ -347,7 +347,9 @@ void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, in
       "Run CMD as N ranks behind shaped, verified links, and record it: launch -n N --profile P -- "
       "CMD...");
   AddLinkOptions(*command, options->links);
-  command->add_option("-n", options->links->nodes, "Number of ranks, each in a separate node (as --nodes)")
+  command
+      ->add_option("-n", options->links->nodes,
+                   "Number of ranks, each in a separate node (as --nodes)")
       ->check(CLI::Range(2, 26));
   command->add_option("--profile", options->profile, "Name of the links, as LINKS");
   command->add_option("--links", options->file, "Topology file of the links, as LINKS");

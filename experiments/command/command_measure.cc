@@ -142,8 +142,7 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   }
   fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
              arguments.from_losses);
-  const absl::StatusOr<std::string> table =
-      AnalyseCampaign(record, experiment, out.detail());
+  const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment, out.detail());
   if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
   if (out.json() || !table.ok()) return table.status();
   fmt::print("\n{}\n{}", *table, RecordLine(results));
@@ -306,7 +305,8 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
     outcome = absl::Status(
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
-  absl::StatusOr<std::string> table = outcome.ok() ? AnalyseCampaign(record, experiment, out.detail()) : outcome;
+  absl::StatusOr<std::string> table =
+      outcome.ok() ? AnalyseCampaign(record, experiment, out.detail()) : outcome;
   if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
   absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
   if (!runs.ok()) return runs.status();
@@ -352,8 +352,9 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
   CLI::Option* list = command->add_flag(
       "--list", arguments->list, "the plan's runs: id, arm, seed, tokens, cores; trains nothing");
   CLI::Option* run = command->add_option(
-      "--run", arguments->run, "Run only the run with this ID (see --list). Exits with 75 if it should be "
-               "started again");
+      "--run", arguments->run,
+      "Run only the run with this ID (see --list). Exits with 75 if it should be "
+      "started again");
   CLI::Option* records = command->add_option("--records", arguments->records,
                                              "with --run: folder that gets a record for each run");
   command

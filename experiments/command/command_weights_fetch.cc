@@ -70,7 +70,8 @@ void Tell(const Manifest& manifest, const FetchFlags& flags, const FetchReport& 
   fmt::print("{}: {} in {:.2f} s, {:.1f} Mbit/s; SHA-256 of {} files checked\n", flags.into,
              Megabytes(fetched), seconds, static_cast<double>(fetched) * 8e-6 / seconds,
              manifest.files.size());
-  if (report.kept_bytes > 0) fmt::print("{:<15} {}\n", "already present", Megabytes(report.kept_bytes));
+  if (report.kept_bytes > 0)
+    fmt::print("{:<15} {}\n", "already present", Megabytes(report.kept_bytes));
   for (const MemberBytes& member : report.delivered) {
     fmt::print("{:<15} {}\n", member.ip, Megabytes(member.bytes));
   }

@@ -175,7 +175,8 @@ std::string CampaignTable(const CampaignAnalysis& analysis, Detail detail = Deta
 std::string CampaignSummary(const CampaignAnalysis& analysis);
 
 // Analyse + SetEstimates + CampaignTable.
-absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment, Detail detail);
+absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment,
+                                            Detail detail = Detail::kScreen);
 
 // The resolution forecast printed before a campaign. Noise is that of an earlier campaign of the
 // record with at least three seeds (a pilot) where there is one, else assumed and labelled so.

@@ -147,9 +147,9 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
         single.push_back(arm.arm);
     }
   }
-  const std::string size =
-      a.parameters > 0 ? fmt::format(" at {:.3g} M parameters", static_cast<double>(a.parameters) / 1e6)
-                       : std::string();
+  const std::string size = a.parameters > 0 ? fmt::format(" at {:.3g} M parameters",
+                                                          static_cast<double>(a.parameters) / 1e6)
+                                            : std::string();
   if (!below.empty()) {
     text += fmt::format(" q = 0.995 per crossing is too high{}: {}.", size, fmt::join(below, ", "));
   }

@@ -60,7 +60,9 @@ absl::StatusOr<Target> TargetOf(const std::string& path) {
   return target;
 }
 
-std::string PartOf(const std::string& target) { return fmt::format("{}.{}.part", target, getpid()); }
+std::string PartOf(const std::string& target) {
+  return fmt::format("{}.{}.part", target, getpid());
+}
 
 // A new file that nobody else has open.
 int MakePart(const std::string& part) {

@@ -30,7 +30,7 @@ class WholeFile {
   explicit WholeFile(std::string path) : path_(std::move(path)) {}
   void Discard();
 
-  std::string path_;          // as the user named it
+  std::string path_;           // as the user named it
   std::string target_, part_;  // empty part_: written through
   int fd_ = -1;
   int error_ = 0;  // errno of the first write that failed

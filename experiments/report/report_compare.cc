@@ -247,8 +247,8 @@ absl::Status CheckNoSharedRun(const Record& a, const Record& b) {
   std::set<std::string> ids;
   int64_t shared = 0, runs = 0;
   for (const Record* record : {&a, &b}) {
-    const auto rows = record->Rows(
-        fmt::format("SELECT value FROM run_facts WHERE key = '{}'", kRunIdFact));
+    const auto rows =
+        record->Rows(fmt::format("SELECT value FROM run_facts WHERE key = '{}'", kRunIdFact));
     if (!rows.ok()) return rows.status();
     for (size_t i = 1; i < rows->size(); ++i) {
       const bool fresh = ids.insert((*rows)[i].at(0)).second;

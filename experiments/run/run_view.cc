@@ -126,17 +126,16 @@ namespace {
 // "2 groups x 2 stages, 4 workers on continental-us".
 std::string WhatRuns(const RunSpec& spec) {
   if (spec.program) return fmt::format("{} ranks of a program", spec.workers());
-  const std::string shape =
-      fmt::format("{} group{} x {} stages", spec.outer.groups, spec.outer.groups == 1 ? "" : "s",
-                  spec.stages());
+  const std::string shape = fmt::format("{} group{} x {} stages", spec.outer.groups,
+                                        spec.outer.groups == 1 ? "" : "s", spec.stages());
   if (spec.net.transport == "loopback") return shape + " in one process";
   return fmt::format("{}, {} workers on {}", shape, spec.workers(), spec.net.profile);
 }
 
 // What the line about the place says, of a run's facts.
 constexpr std::pair<const char*, const char*> kWhere[] = {
-    {"emulator", "emulator "}, {"engine", "engine "},          {"device", ""},
-    {"dtype", ""},             {"cpu_path_codecs", "codecs "}, {"coded_on", "coded on "}};
+    {"emulator", "emulator "},      {"engine", "engine "},    {"device", ""}, {"dtype", ""},
+    {"cpu_path_codecs", "codecs "}, {"coded_on", "coded on "}};
 
 // Facts that a person needs to know at once.
 bool IsNews(std::string_view key) {

@@ -55,8 +55,7 @@ std::string WorstOfLinks(std::span<const LinkRow> links);
 class RunView {
  public:
   enum class Detail { kScreen, kAll };
-  RunView(const RunSpec& spec, std::FILE* out, const Clock& clock,
-          Detail detail = Detail::kScreen);
+  RunView(const RunSpec& spec, std::FILE* out, const Clock& clock, Detail detail = Detail::kScreen);
   void Observe(const nlohmann::json& event);
   void End();  // prints what waits, and leaves the progress line
 
@@ -83,7 +82,7 @@ class RunView {
   std::map<std::string, std::string> where_;  // facts, by key
   bool where_shown_ = false;
   std::set<std::string> said_;
-  std::vector<LinkRow> links_;  // of one phase, not yet shown
+  std::vector<LinkRow> links_;       // of one phase, not yet shown
   std::map<int, std::string> loss_;  // by group
 };
 

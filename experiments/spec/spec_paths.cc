@@ -54,8 +54,8 @@ absl::Status CountPathsFromFile(const std::string& file, TomlValue& root) {
     if (key.names == Names::kNothing) continue;
     if (absl::Status s = RewriteKey(file, key.path(), key.names, root); !s.ok()) return s;
   }
-  for (const auto& [key, names] : {std::pair("program.folder", Names::kProgram),
-                                   {"timing.profiles", Names::kLinks}}) {
+  for (const auto& [key, names] :
+       {std::pair("program.folder", Names::kProgram), {"timing.profiles", Names::kLinks}}) {
     if (absl::Status s = RewriteKey(file, key, names, root); !s.ok()) return s;
   }
   const auto* found = FindAs<TomlValue::Array>(root, "arm");

@@ -4,6 +4,7 @@ longhaul_test(experiments/spec/spec_test.cc LIBS longhaul::experiments_data LABE
 longhaul_test(experiments/spec/spec_bounds_test.cc experiments/spec/spec_defaults_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/spec_lists_test.cc experiments/spec/idle_keys_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/spec_paths_test.cc LIBS longhaul::experiments_data longhaul::netem LABELS cpu)
 longhaul_test(experiments/spec/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)

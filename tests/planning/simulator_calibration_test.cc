@@ -50,8 +50,10 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(SimulatorCalibration, AnotherSchemaIsRefused) {
-  EXPECT_THAT(ErrorOf(R"({"schema":"longhaul.calibration/2"})"),
-              HasSubstr("q.json: schema 'longhaul.calibration/2'; expected 'longhaul.calibration/1': write"));
+  EXPECT_THAT(
+      ErrorOf(R"({"schema":"longhaul.calibration/2"})"),
+      HasSubstr(
+          "q.json: schema 'longhaul.calibration/2'; expected 'longhaul.calibration/1': write"));
   EXPECT_THAT(ErrorOf("{}"), HasSubstr("schema 'none'"));
   EXPECT_THAT(ErrorOf("[1"), HasSubstr("not a JSON object"));
   EXPECT_FALSE(ReadCalibration("/nowhere/q.json").ok());

@@ -167,9 +167,9 @@ TEST_F(CampaignAnalysisTest, ArmBelowTheSmallestBudgetIsABoundEverywhere) {
   EXPECT_EQ(s8.off->q->bound, Bound::kUpper);
   EXPECT_EQ(s8.verdict(), Verdict::kBelow);
   const std::string table = CampaignTable(a);
-  EXPECT_THAT(table, HasSubstr("<= 0.503"));
+  EXPECT_THAT(table, HasSubstr("<= 0.50 "));
   EXPECT_THAT(table, HasSubstr("<= 0.9520"));
-  EXPECT_THAT(table, Not(HasSubstr("[0.503")));
+  EXPECT_THAT(table, Not(HasSubstr("[0.50,")));
   EXPECT_THAT(table, HasSubstr("no joint q: arm 's8': below the smallest reference budget"));
   EXPECT_FALSE(a.families[0].off.has_value());
   EXPECT_FALSE(a.families[0].on.has_value());

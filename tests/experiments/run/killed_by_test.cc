@@ -49,8 +49,8 @@ TEST_F(KilledByTest, AnOutOfMemoryKillOfTheControlGroupIsNamed) {
 TEST_F(KilledByTest, OneElsewhereOnTheMachineIsToldAsThat) {
   const KilledBy killed = Start();
   files_["/proc/vmstat"] = "oom_kill 5\n";
-  EXPECT_THAT(killed.Text(SIGKILL), AllOf(HasSubstr("possibly out of memory"),
-                                          Not(HasSubstr("control group"))));
+  EXPECT_THAT(killed.Text(SIGKILL),
+              AllOf(HasSubstr("possibly out of memory"), Not(HasSubstr("control group"))));
 }
 
 TEST_F(KilledByTest, ControlGroupsOfVersion1CountInTheirOwnFile) {
