@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 
@@ -27,6 +28,8 @@ namespace longhaul {
 namespace {
 
 using nlohmann::json;
+
+constexpr size_t kMostRows = 8, kMostRemarks = 5;  // on a screen
 
 struct LaunchOptions {
   std::shared_ptr<LinkOptions> links = std::make_shared<LinkOptions>();
@@ -318,9 +321,17 @@ void Launch::Show() const {
     out_.Document(RunJson(*record_, run_, absl::OkStatus()));
     return;
   }
+  const bool all = out_.detail() == Detail::kAll;
   fmt::print(out_.progress(), "\n{}",
-             LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_)));
-  for (const std::string& remark : remarks_) fmt::print(out_.warnings(), "{}\n", remark);
+             LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_),
+                           all ? SIZE_MAX : kMostRows));
+  for (size_t i = 0; i < remarks_.size(); ++i) {
+    if (i == kMostRemarks && !all) {
+      fmt::print(out_.warnings(), "and {} remarks more (--verbose)\n", remarks_.size() - i);
+      break;
+    }
+    fmt::print(out_.warnings(), "{}\n", remarks_[i]);
+  }
   if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
   fmt::print("{}", RecordLine(folder_));
 }

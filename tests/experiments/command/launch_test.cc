@@ -63,6 +63,24 @@ TEST(ProgramLogs, AWrongLineCostsThatLine) {
   }
 }
 
+TEST(LaunchSummary, ManyRanksAndPathsFitAScreen) {
+  Topology topology;
+  std::vector<RankEnd> ends(26);
+  ends[20].status = 3;
+  std::map<std::pair<int64_t, int64_t>, int64_t> bytes;
+  for (int64_t a = 0; a < 26; ++a) {
+    topology.nodes.push_back({.name = "w" + std::to_string(a)});
+    for (int64_t b = 0; b < 26; ++b) {
+      if (a != b) bytes[{a, b}] = 1000 * a + b;
+    }
+  }
+  const std::string text = LaunchSummary(topology, ends, bytes, 8);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 25) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("and 18 ranks more"), HasSubstr("and 642 paths more"),
+                          HasSubstr("w20"), HasSubstr("w25 > w24")));
+  EXPECT_THAT(LaunchSummary(topology, ends, bytes, SIZE_MAX), HasSubstr("w0 > w1 "));
+}
+
 class LaunchCommand : public testing::Test {
  protected:
   void SetUp() override {
