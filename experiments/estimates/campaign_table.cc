@@ -116,7 +116,7 @@ std::string ArmsGrid(const CampaignAnalysis& a) {
     }
     table.Add(std::move(row));
     if (!few || !arm.on || arm.crossings == 0) continue;
-    row = {"", "  codec on at evaluation", "", "", arm.on->seeds};
+    row = {"", "  codec on at evaluation", Cell::None(""), Cell::None(""), arm.on->seeds};
     add(row, *arm.on);
     row.emplace_back("");
     table.Add(std::move(row));

@@ -126,15 +126,18 @@ namespace {
 // "2 groups x 2 stages, 4 workers on continental-us".
 std::string WhatRuns(const RunSpec& spec) {
   if (spec.program) return fmt::format("{} ranks of a program", spec.workers());
-  const std::string shape = fmt::format("{} group{} x {} stages", spec.outer.groups,
-                                        spec.outer.groups == 1 ? "" : "s", spec.stages());
+  const auto count = [](int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  const std::string shape =
+      count(spec.outer.groups, "group") + " x " + count(spec.stages(), "stage");
   if (spec.net.transport == "loopback") return shape + " in one process";
   return fmt::format("{}, {} workers on {}", shape, spec.workers(), spec.net.profile);
 }
 
 // What the line about the place says, of a run's facts.
 constexpr std::pair<const char*, const char*> kWhere[] = {
-    {"emulator", "emulator "},      {"engine", "engine "},    {"device", ""}, {"dtype", ""},
+    {"emulator", "emulator "},      {"engine", "engine "},    {"device", "device "}, {"dtype", ""},
     {"cpu_path_codecs", "codecs "}, {"coded_on", "coded on "}};
 
 // Facts that a person needs to know at once.

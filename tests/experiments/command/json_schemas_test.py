@@ -32,7 +32,7 @@ def commands_with_json(words=()):
 
 
 def documents(folder):
-    """(command, its words): every command once at least; a command that fails has its document too."""
+    """(command, its words): every command once at least; some fail, and have their document too."""
     specs, plans = ROOT / "experiments/specs", ROOT / "examples/plan"
     tiny = folder / "tiny.toml"
     tiny.write_text((ROOT / "tests/experiments/command/tiny.toml").read_text())
@@ -46,7 +46,7 @@ def documents(folder):
     yield ("scale",), (specs / "scale.toml", "--seeds", "2")
     yield ("spec",), ()
     yield ("codecs",), ("none",)
-    yield ("schedule", "best"), (specs / "shaped.toml", "--links", "continental-us")
+    yield ("schedule", "best"), (specs / "shaped.toml", "--links", "continental-us", "--forward-ms", "20", "--backward-ms", "40")
     yield ("price",), ("--weights", folder / "none", "--tokens", folder / "none", "--codec", "int8-b64")
     yield ("launch",), ("-n", "2", "--profile", "no-such-links", "--", "true")
     yield ("ingest",), (folder / "none", "--results", folder / "i")
@@ -65,7 +65,7 @@ def check_schemas(folder):
     table = set(re.findall(r"^\| `(longhaul\.[a-z-]+/[0-9]+)`", page, re.MULTILINE))
     seen, tried = set(), set()
     for command, words in documents(folder):
-        done = run(*command, *words, "--json")
+        done = run(*command, "--json", *words)
         if not done.stdout:  # only what is refused before the command begins has no document
             sys.exit(f"{command} {words}: no document; {done.stderr}")
         schema = json.loads(done.stdout)["schema"]

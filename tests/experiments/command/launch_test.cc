@@ -2,12 +2,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "experiments/launch/launch_record.h"
 #include "experiments/launch/program_log.h"
 #include "experiments/record/record.h"
 #include "tests/experiments/command/command_line.h"

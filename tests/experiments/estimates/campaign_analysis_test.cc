@@ -41,7 +41,7 @@ TEST_F(CampaignAnalysisTest, TableAndEstimatesOfANoisyCampaign) {
   const int64_t e = WriteSyntheticCampaign(*record_, {});
   const absl::StatusOr<std::string> table = AnalyseCampaign(*record_, e);
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(*table, HasSubstr("invisible in this design"));
+  EXPECT_THAT(*table, HasSubstr("are invisible in this"));
   EXPECT_THAT(*table, HasSubstr("s8"));
   EXPECT_THAT(*table, HasSubstr("control control@0.9: true eta 0.9026, recovered 0."));
   int with_interval = 0;
