@@ -169,13 +169,13 @@ std::string SurveyJson(const std::vector<CodecSurvey>& surveys, Isa isa) {
   const auto speed = [](double gb_s) {
     return gb_s > 0 ? fmt::format("{:.4g}", gb_s) : std::string("null");
   };
-  std::string text = "[";
+  std::string text = "{\"schema\": \"longhaul.codecs/1\", \"codecs\": [";
   for (const CodecSurvey& s : surveys) {
     text += fmt::format(
         "{}\n  {{\"name\": \"{}\", \"id\": {}, \"bits_per_element\": {:.6g}, \"ratio_bf16\": "
         "{:.6g}, "
         "\"nmse\": {{",
-        text.size() > 1 ? "," : "", s.name, s.id, s.bits_per_element, s.ratio_bf16);
+        &s == &surveys.front() ? "" : ",", s.name, s.id, s.bits_per_element, s.ratio_bf16);
     for (Distribution d : kDistributions) {
       text += fmt::format("{}\"{}\": {:.6g}", d == kDistributions[0] ? "" : ", ",
                           DistributionName(d), s.nmse[static_cast<size_t>(d)]);
@@ -183,7 +183,7 @@ std::string SurveyJson(const std::vector<CodecSurvey>& surveys, Isa isa) {
     text += fmt::format("}}, \"isa\": \"{}\", \"encode_gb_per_s\": {}, \"decode_gb_per_s\": {}}}",
                         IsaName(isa), speed(s.encode_gb_s), speed(s.decode_gb_s));
   }
-  return text + "\n]\n";
+  return text + "\n]}\n";
 }
 
 std::string FormatSurvey(const std::vector<CodecSurvey>& surveys, Isa isa) {

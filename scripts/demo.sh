@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The main job on built-in data: installs and builds what it runs, then what this machine can do, a shaped
 # run against its prediction and against the same run in one process, a campaign that prices a boundary
-# crossing, the report; at the end what each took. Goes on where an earlier call was stopped.
+# crossing, the reports. Ends with one screen: the campaign's table, what it says, the two reports. Each
+# part writes its whole output to RESULTS/NAME.log. Goes on where an earlier call was stopped.
 # Usage: scripts/demo.sh [results folder]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,17 +23,19 @@ lap "install"
 if [ -e build/longhaul-engine ]; then scripts/build.sh longhaul_commands; else scripts/build.sh longhaul_demo; fi
 lap "compile, on $(nproc) cores"
 
-# A part that ended well is not run again; its log says what it printed. One that did not, such as a
-# run whose links a busy machine bent, is told at the end, and the next `make demo` tries it again.
+# A part that ended well is not run again. One that did not, such as a run whose links a busy machine
+# bent, is named at the end, and the next `make demo` tries it again.
 failed=()
-part() {  # name, command...
-  local name=$1; shift
+part() {  # name, words for a reader, command...
+  local name=$1 words=$2; shift 2
   if [ -e "$results/$name.done" ]; then
-    echo "$name: done before, see $results/$name.log"
-  elif "$@" 2>&1 | tee "$results/$name.log"; then
+    echo "  $words: done before ($results/$name.log)"
+  elif "$@" >"$results/$name.log" 2>&1; then
     touch "$results/$name.done"
+    echo "  $words: done ($results/$name.log)"
   else
     failed+=("$name")
+    echo "  $words: FAILED: $(tail -n 1 "$results/$name.log")"
   fi
 }
 
@@ -40,41 +43,39 @@ title "(a) this machine"
 $longhaul doctor --brief
 
 if $longhaul doctor --lab >"$results/lab.log" 2>&1; then
-  title "(b) PP-Group DiLoCo, 2 groups x 2 stages on continental-us: uncompressed"
-  part shaped-none $longhaul run $shaped --results "$results/shaped" \
+  title "(b) PP-Group DiLoCo, 2 groups x 2 stages on continental-us (100 Mbit/s, 65 ms)"
+  part shaped-none "without compression" $longhaul run $shaped --results "$results/shaped" \
     --arm none --set boundary.forward=none --set boundary.backward=none
-  title "(b) the same with 4-bit activations and 8-bit gradients"
-  part shaped-int4 $longhaul run $shaped --results "$results/shaped" --arm default-pair
-  title "(b) the same in one process, without any network: are the bits equal?"
-  part loopback-int4 $longhaul run $shaped --results "$results/shaped" --arm one-process \
-    --set net.transport=loopback
-  $longhaul compare "$results/shaped" default-pair one-process || failed+=(compare)
+  part shaped-int4 "4-bit activations, 8-bit gradients" \
+    $longhaul run $shaped --results "$results/shaped" --arm default-pair
+  part loopback-int4 "the same in one process" $longhaul run $shaped --results "$results/shaped" \
+    --arm one-process --set net.transport=loopback
+  $longhaul compare "$results/shaped" default-pair one-process >"$results/compare.log" 2>&1 \
+    || failed+=(compare)
+  tail -n 1 "$results/compare.log"
 else
-  title "(b) left out: this machine cannot shape links"
-  cat "$results/lab.log"
+  title "(b) skipped: this machine cannot shape links"
+  tail -n 1 "$results/lab.log"
 fi
 
 lap "shaped runs"
 
-title "(c) what does a crossing cost? 8-block byte GPT, S = 4 and 8, three paired seeds"
-# Three of the spec's seeds, four of its points on the reference curve and one control: what tells S = 8
-# from 0.995 in three minutes.
+title "(c) what does a boundary cost? 8-block byte GPT, S = 4 and 8, three paired seeds"
+# Three of the spec's seeds, four of its points on the reference curve and one control: what separates
+# S = 8 from 0.995 in three minutes.
 $longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --accept-unresolved \
   --set 'campaign.seeds=[1, 2, 3]' --set 'campaign.budgets=[0.5, 0.7, 1.0, 1.1]' \
   --set 'campaign.control_budgets=[0.85]'
 
 lap "campaign"
 
-title "(d) reports"
+echo
 if [ -e "$results/shaped/longhaul.sqlite" ]; then
-  echo "links as probed, bytes as counted, step times, a loss curve per arm:"
-  $longhaul report "$results/shaped"
+  echo "links, bytes and step times: $($longhaul report "$results/shaped")"
 fi
-echo "q per crossing against the assumed 0.995, and what it does to a planner's conclusions:"
-$longhaul report "$results/smoke"
-printf '\ntook:\n'
-printf '%s\n' "${took[@]}"
+echo "what a boundary costs:       $($longhaul report "$results/smoke")"
+printf '%s;' "${took[@]}" | tr -s ' ' | sed 's/^ /took /; s/;$/\n/'
 if [ ${#failed[@]} -gt 0 ]; then
-  echo "not as it should be: ${failed[*]} (see above, or $results/NAME.log); make demo tries again"
+  echo "failed steps: ${failed[*]} (see $results/NAME.log); make demo tries them again"
   exit 1
 fi

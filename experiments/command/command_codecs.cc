@@ -10,6 +10,7 @@
 #include "compressors/survey.h"
 #include "compressors/wrappers/saturate.h"
 #include "experiments/command/command.h"
+#include "experiments/record/whole_file.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
@@ -62,12 +63,7 @@ absl::StatusOr<std::vector<std::byte>> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFile(const std::string& path, std::span<const std::byte> bytes) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(reinterpret_cast<const char*>(bytes.data()),
-            static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) return absl::UnavailableError(fmt::format("cannot write {}", path));
-  return absl::OkStatus();
+  return WriteWholeFile(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 struct FileOptions {

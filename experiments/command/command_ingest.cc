@@ -23,6 +23,7 @@
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec.h"
+#include "netem/topology/toml_tree.h"
 
 namespace longhaul {
 namespace {
@@ -283,7 +284,10 @@ absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out)
   if (absl::Status s = CheckArmName("--arm", arguments.arm); !s.ok()) return s;
   const auto events = ReadEventFolder(arguments.events);
   if (!events.ok()) return events.status();
-  const auto spec = LoadRunSpec(arguments.events + "/spec.toml", {}, CatalogNames());
+  // As the workers resolved it: its paths count from where they were started.
+  const auto resolved = ReadTomlFile(arguments.events + "/spec.toml");
+  if (!resolved.ok()) return resolved.status();
+  const auto spec = ReadRunSpec(*resolved, CatalogNames());
   if (!spec.ok()) return spec.status();
   if (absl::Status s = CheckEvents(*spec, *events); !s.ok()) return s;
   auto opened =

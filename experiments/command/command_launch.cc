@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
@@ -27,6 +28,8 @@ namespace longhaul {
 namespace {
 
 using nlohmann::json;
+
+constexpr size_t kMostRows = 8, kMostRemarks = 5;  // on a screen
 
 struct LaunchOptions {
   std::shared_ptr<LinkOptions> links = std::make_shared<LinkOptions>();
@@ -320,11 +323,19 @@ void Launch::Show() const {
     out_.Document(RunJson(*record_, run_, absl::OkStatus()));
     return;
   }
+  const bool all = out_.detail() == Detail::kAll;
   if (!ends_.empty()) {
     fmt::print(out_.progress(), "\n{}",
-               LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_)));
+               LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_),
+                             all ? SIZE_MAX : kMostRows));
   }
-  for (const std::string& remark : remarks_) fmt::print(out_.warnings(), "{}\n", remark);
+  for (size_t i = 0; i < remarks_.size(); ++i) {
+    if (i == kMostRemarks && !all) {
+      fmt::print(out_.warnings(), "and {} remarks more (--verbose)\n", remarks_.size() - i);
+      break;
+    }
+    fmt::print(out_.warnings(), "{}\n", remarks_[i]);
+  }
   if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
   fmt::print("{}", RecordLine(folder_));
 }
@@ -348,41 +359,43 @@ void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, in
   auto options = std::make_shared<LaunchOptions>();
   CLI::App* command = app.add_subcommand(
       "launch",
-      "-n N --profile P -- CMD...: any program as N ranks behind shaped, verified links, with "
-      "a record of it");
+      "Run CMD as N ranks behind shaped, verified links, and record it: launch -n N --profile P -- "
+      "CMD...");
   AddLinkOptions(*command, options->links);
-  command->add_option("-n", options->links->nodes, "ranks, each in a node of its own (as --nodes)")
+  command
+      ->add_option("-n", options->links->nodes,
+                   "Number of ranks, each in a separate node (as --nodes)")
       ->check(CLI::Range(2, 26));
-  command->add_option("--profile", options->profile, "the links by name, as LINKS");
-  command->add_option("--links", options->file, "the links by a topology file, as LINKS");
-  command->add_option("--gpus", options->gpus, "0 or 0,1: GPUs that ranks see, in turn")
+  command->add_option("--profile", options->profile, "Name of the links, as LINKS");
+  command->add_option("--links", options->file, "Topology file of the links, as LINKS");
+  command->add_option("--gpus", options->gpus, "GPUs for the ranks in turn, as 0 or 0,1")
       ->capture_default_str();
-  command->add_option("--name", options->name, "of the run (default: the links')");
+  command->add_option("--name", options->name, "Name of the run [default: name of the links]");
   command->add_option("--results", options->results,
-                      "folder of the record (default: results/NAME)");
+                      "Folder of the record [default: results/NAME]");
   command
       ->add_option("--probe", options->probe,
-                   "of links before and after: full, quick (round trips alone) or none")
+                   "Probe the links before and after: full, quick (round trips alone) or none")
       ->check(CLI::IsMember({"full", "quick", "none"}))
       ->capture_default_str();
   command
       ->add_option("--out-of-bounds", options->out_of_bounds,
-                   "of a link that is not as nominal: stop, or flag it in the record")
+                   "If a link is out of bounds: stop the run, or flag it in the record")
       ->check(CLI::IsMember({"stop", "flag"}))
       ->capture_default_str();
-  command->add_option("--grace", options->grace, "until a program that was told to end is killed")
+  command->add_option("--grace", options->grace, "Time between SIGTERM and SIGKILL, such as 5s")
       ->capture_default_str();
   command->add_option("--port", options->port, "MASTER_PORT")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
-  command->add_flag("--raw", options->raw, "output as it is, without ranks before its lines");
+  command->add_flag("--raw", options->raw, "Do not prefix output lines with [rank]");
   AddOutputOptions(*command, options->output);
   command->callback([options, program, exit_status] {
     CommandOutput out(options->output);
     const absl::Status links = TakeLinks(*options);
     const absl::StatusOr<int> status =
         links.ok() ? Launch(*options, *program, out).Run() : absl::StatusOr<int>(links);
-    *exit_status = status.ok() ? *status : out.Finish("launch/1", status.status());
+    *exit_status = status.ok() ? *status : out.Finish("longhaul.run/1", status.status());
   });
 }
 

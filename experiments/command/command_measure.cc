@@ -24,6 +24,7 @@
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/spec_paths.h"
 #include "experiments/spec/timing_grid.h"
 #include "experiments/train/coded_on.h"
 #include "experiments/train/sample_visits.h"
@@ -142,7 +143,7 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   }
   fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
              arguments.from_losses);
-  const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment);
+  const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment, out.detail());
   if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
   if (out.json() || !table.ok()) return table.status();
   fmt::print("\n{}\n{}", *table, RecordLine(results));
@@ -163,8 +164,9 @@ absl::Status CheckCells(const TimingGrid& grid) {
 // `measure` of a file with a [timing] table: runs the grid's cells, resumable, and prints step
 // times against P2, where steps go and which codecs pay.
 absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out) {
-  const absl::StatusOr<TomlValue> root = ReadTomlFile(arguments.spec, arguments.sets);
+  absl::StatusOr<TomlValue> root = ReadTomlFile(arguments.spec, arguments.sets);
   if (!root.ok()) return root.status();
+  if (absl::Status s = CountPathsFromFile(arguments.spec, *root); !s.ok()) return s;
   absl::StatusOr<TimingGrid> grid = ReadTimingGrid(*root, CatalogNames());
   if (!grid.ok()) return grid.status();
   if (absl::Status s = PinFiles(grid->runs); !s.ok()) return s;
@@ -307,7 +309,8 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
     outcome = absl::Status(
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
-  absl::StatusOr<std::string> table = outcome.ok() ? AnalyseCampaign(record, experiment) : outcome;
+  absl::StatusOr<std::string> table =
+      outcome.ok() ? AnalyseCampaign(record, experiment, out.detail()) : outcome;
   if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
   absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
   if (!runs.ok()) return runs.status();
@@ -353,7 +356,9 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
   CLI::Option* list = command->add_flag(
       "--list", arguments->list, "the plan's runs: id, arm, seed, tokens, cores; trains nothing");
   CLI::Option* run = command->add_option(
-      "--run", arguments->run, "one run of the plan, by its id of --list; status 75: again");
+      "--run", arguments->run,
+      "Run only the run with this ID (see --list). Exits with 75 if it should be "
+      "started again");
   CLI::Option* records = command->add_option("--records", arguments->records,
                                              "with --run: folder that gets a record for each run");
   command

@@ -65,10 +65,10 @@ absl::Status MergeRecords(const MergeArguments& arguments) {
     all.again += taken->again;
     all.open += taken->open;
   }
-  fmt::print("{} records: {} runs taken into {}/{}, {} there before", sources.size(), all.runs,
+  fmt::print("{} records: {} runs taken into {}/{}, {} already present", sources.size(), all.runs,
              arguments.into, kRecordFile, all.known);
-  if (all.again > 0) fmt::print(", {} left out: their arm and seed had ended", all.again);
-  if (all.open > 0) fmt::print(", {} left out: not ended", all.open);
+  if (all.again > 0) fmt::print(", {} skipped (arm and seed already complete)", all.again);
+  if (all.open > 0) fmt::print(", {} skipped (not ended)", all.open);
   fmt::print("\n");
   return absl::OkStatus();
 }

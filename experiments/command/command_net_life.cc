@@ -87,7 +87,8 @@ absl::Status ListAll(bool json) {
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
   if (json) {
-    fmt::print("{}\n", nlohmann::json(ListLabs(*store)).dump(2));
+    const nlohmann::json document = {{"schema", "longhaul.net-list/1"}, {"labs", ListLabs(*store)}};
+    fmt::print("{}\n", document.dump(2));
     return absl::OkStatus();
   }
   Table table{.columns = ColumnsOf("lab | nodes | emulator | links | up for | state")};
@@ -122,6 +123,7 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
   auto info = AskLab(*store, lab, {{"do", "info"}});
   if (!info.ok()) return info.status();
   if (json) {
+    info->message["schema"] = "longhaul.net-lab/1";
     fmt::print("{}\n", info->message.dump(2));
     return absl::OkStatus();
   }

@@ -89,6 +89,7 @@ absl::StatusOr<bool> Probe(const ProbeOptions& options) {
                        absl::Hours(1));
   if (!answer.ok()) return answer.status();
   if (options.json) {
+    answer->message["schema"] = "longhaul.net-probe/1";
     fmt::print("{}\n", answer->message.dump(2));
   } else {
     PrintTable(answer->message);

@@ -109,6 +109,7 @@ absl::Status Stats(const StatsOptions& options) {
   for (;;) {
     auto now = AskLab(*store, options.lab, {{"do", "stats"}}, absl::Minutes(1));
     if (!now.ok()) return now.status();
+    now->message["schema"] = "longhaul.net-stats/1";
     const std::string text =
         options.json ? now->message.dump() + "\n" : StatsText(options.lab, now->message, before);
     // Home, then the text, then clear what an older, longer table left below.

@@ -5,6 +5,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/html.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"

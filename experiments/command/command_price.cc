@@ -1,10 +1,6 @@
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +10,7 @@
 #include "experiments/price/price_input.h"
 #include "experiments/price/price_run.h"
 #include "experiments/price/price_tables.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/machine_check.h"
@@ -79,13 +76,7 @@ absl::Status Unmet(const PriceInput& input, const PriceFindings& findings) {
 absl::Status CheckFiles(const Arguments& arguments) {
   for (const std::string& path : {arguments.json, arguments.csv, arguments.report}) {
     if (path.empty() || path == kStdout) continue;
-    std::error_code ignored;
-    const bool there = std::filesystem::exists(path, ignored);
-    if (!std::ofstream(path, std::ios::app)) {
-      return absl::PermissionDeniedError(
-          fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-    }
-    if (!there) std::filesystem::remove(path, ignored);
+    if (absl::Status s = CheckWritable(path); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -113,11 +104,11 @@ absl::Status Price(const Arguments& arguments, bool* documented) {
     fmt::print("{}", PriceText(*input, *outcome));
   }
   if (!arguments.json.empty() && arguments.json != kStdout) {
-    const absl::Status wrote = WriteReportFile(arguments.json, PriceJson(*input, *outcome));
+    const absl::Status wrote = WriteWholeFile(arguments.json, PriceJson(*input, *outcome));
     if (!wrote.ok()) return wrote;
   }
   if (!arguments.csv.empty()) {
-    const absl::Status wrote = WriteReportFile(arguments.csv, PriceRowsCsv(*input, *outcome));
+    const absl::Status wrote = WriteWholeFile(arguments.csv, PriceRowsCsv(*input, *outcome));
     if (!wrote.ok()) return wrote;
   }
   if (!arguments.report.empty()) {

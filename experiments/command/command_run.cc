@@ -10,6 +10,7 @@
 #include "experiments/command/output.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/training_advice.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
@@ -53,23 +54,9 @@ std::vector<std::pair<int64_t, int64_t>> WholeExchanges(const RunSpec& spec) {
   return whole;
 }
 
-// Before anything is started: whether the file could be written. Unavailable: why not.
-absl::Status CheckTraceFile(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return absl::UnavailableError(fmt::format("cannot write {}: it is a folder", path));
-  }
-  const std::string trial = path + ".trial";
-  absl::Status written = WriteWholeFile(trial, "");
-  std::remove(trial.c_str());
-  if (written.ok()) return written;
-  return absl::UnavailableError(
-      fmt::format("--trace {}: {}", path, std::string(written.message())));
-}
-
-// Writes what a run with spec.trace told of itself, beside the file first, which is then renamed.
-// What to say of it: where it is, and how much of the exchanges in it was exposed. FailedPrecondition:
-// some rank did not come to the end of the last step that was asked for; nothing is written then.
+// Writes what a run with spec.trace reported. Returns what to say of it: where it is, and how much of
+// the exchanges in it was exposed. FailedPrecondition: some rank did not come to the end of the last
+// step that was asked for; nothing is written then.
 absl::StatusOr<std::string> WriteTrace(const std::string& path, const Trace& trace,
                                        const RunSpec& spec) {
   const TraceSteps steps = *spec.trace;
@@ -103,7 +90,6 @@ struct RunArguments {
   std::string clock;
   std::string trace, trace_steps;
   bool resume = false;
-  bool verbose = false;
   OutputOptions output;
 };
 
@@ -135,7 +121,7 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
   if (!row.ok()) return row.status();
   if (!out.json()) {
     absl::StatusOr<std::string> text =
-        out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec);
+        out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec, out.detail());
     if (!text.ok()) return text.status();
     fmt::print("{}", *text);
     for (const std::string& line : ClippingAdvice({&*row, 1})) Say(out.progress(), line);
@@ -144,6 +130,7 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
   const absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(run);
   if (!evaluations.ok()) return evaluations.status();
   for (const std::string& line : LearntNothing(*row, *evaluations)) Say(out.warnings(), line);
+  if (!out.json() && !out.quiet()) fmt::print("{}", RecordLine(record.folder()));
   return absl::OkStatus();
 }
 
@@ -178,7 +165,9 @@ absl::Status AskForTrace(const RunArguments& arguments, RunSpec* spec) {
   const absl::StatusOr<TraceSteps> steps = ParseTraceSteps(arguments.trace_steps, *spec);
   if (!steps.ok()) return steps.status();
   spec->trace = *steps;
-  return CheckTraceFile(arguments.trace);
+  const absl::Status writable = CheckWritable(arguments.trace);
+  if (writable.ok()) return writable;
+  return absl::Status(writable.code(), fmt::format("--trace: {}", std::string(writable.message())));
 }
 
 RunSpec ToBegin(RunSpec spec, bool resume) {
@@ -218,7 +207,8 @@ absl::Status CheckAll(const RunArguments& arguments, const std::string& arm, Run
 // Trains, records and shows one run that has its place in the record.
 absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& record,
                    const RunPlace& place, CancelSignal& cancel, CommandOutput& out) {
-  if (arguments.verbose) Say(out.progress(), ToToml(spec));
+  const bool all = out.detail() == Detail::kAll;
+  if (all) Say(out.progress(), ToToml(spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place.run, record.folder(), kRecordFile));
   for (const std::string& line : place.notices) Say(out.progress(), line);
   for (const std::string& line : LinkAdvice(spec)) Say(out.progress(), line);
@@ -229,7 +219,8 @@ absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& r
     for (const std::string& line : SampleAdvice(spec)) Say(out.progress(), line);
   }
   RunRecorder recorder(record, place.run, spec);
-  RunView view(spec, out.progress(), MonotonicClock());
+  RunView view(spec, out.progress(), MonotonicClock(),
+               all ? RunView::Detail::kAll : RunView::Detail::kScreen);
   const std::string checkpoints = place.checkpoints ? place.checkpoints->path() : "";
   Trace trace;
   const absl::Status outcome = FollowRun(spec, checkpoints, cancel, recorder, view, &trace);
@@ -293,8 +284,6 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
       "the links of net.profile and the machine of [compute]");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same arm and resolved spec");
-  command->add_flag("--verbose", arguments->verbose,
-                    "print the resolved spec first: every key, defaults too (the record has it)");
   AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
     CommandOutput out(arguments->output);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
-#include "experiments/command/output.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/spec/known_names.h"
 #include "planning/scale/what_if.h"
 

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/command/command.h"
-#include "experiments/command/output.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/estimates/step_time.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "pp_group/schedule/check.h"
 #include "pp_group/schedule/makespan.h"

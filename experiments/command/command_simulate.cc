@@ -1,12 +1,9 @@
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
-#include "experiments/command/output.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/plots.h"
 #include "experiments/run/machine_check.h"
 #include "planning/simulator/break_even.h"
@@ -48,30 +45,24 @@ absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const Simulat
   return *std::move(plan);
 }
 
-// A CSV beside the table. Written under a name of its own first, so that no half of it is left.
+// A CSV beside the table; no path: none.
 class CsvFile {
  public:
-  explicit CsvFile(std::string path) : path_(std::move(path)) {
-    if (!path_.empty()) out_.open(path_ + ".part", std::ios::trunc);
+  explicit CsvFile(const std::string& path) {
+    if (path.empty()) return;
+    absl::StatusOr<WholeFile> file = WholeFile::Open(path);
+    if (file.ok()) file_.emplace(*std::move(file));
+    opened_ = file.status();
   }
   void Write(const std::string& text) {
-    if (!path_.empty()) out_ << text;
+    if (file_) file_->Write(text);
   }
-  absl::Status Close() {
-    if (path_.empty()) return absl::OkStatus();
-    out_.close();
-    if (out_ && std::rename((path_ + ".part").c_str(), path_.c_str()) == 0) return absl::OkStatus();
-    const std::string why = std::strerror(errno);
-    std::remove((path_ + ".part").c_str());
-    return absl::UnavailableError(fmt::format("cannot write {}: {}", path_, why));
-  }
-  void Discard() {
-    if (!path_.empty()) std::remove((path_ + ".part").c_str());
-  }
+  absl::Status Close() { return file_ ? file_->Close() : opened_; }
+  void Discard() { file_.reset(); }
 
  private:
-  const std::string path_;
-  std::ofstream out_;
+  absl::Status opened_;
+  std::optional<WholeFile> file_;
 };
 
 absl::Status CheckRanges(const SimulateOptions& options, const simulator::ScenarioFile& file) {

@@ -29,7 +29,7 @@ void AddSwarmOptions(CLI::App& command, SwarmFlags& flags);
 absl::StatusOr<SwarmOptions> OptionsOf(const SwarmFlags& flags);
 
 // The schema of both commands' documents.
-inline constexpr char kWeightsSchema[] = "longhaul-weights-report-1";
+inline constexpr char kWeightsSchema[] = "longhaul.weights/1";
 
 // "67.1 MB": 10^6 bytes.
 std::string Megabytes(int64_t bytes);

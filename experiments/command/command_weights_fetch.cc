@@ -70,12 +70,13 @@ void Tell(const Manifest& manifest, const FetchFlags& flags, const FetchReport& 
   fmt::print("{}: {} in {:.2f} s, {:.1f} Mbit/s; SHA-256 of {} files checked\n", flags.into,
              Megabytes(fetched), seconds, static_cast<double>(fetched) * 8e-6 / seconds,
              manifest.files.size());
-  if (report.kept_bytes > 0) fmt::print("{:<15} {}\n", "was there", Megabytes(report.kept_bytes));
+  if (report.kept_bytes > 0)
+    fmt::print("{:<15} {}\n", "already present", Megabytes(report.kept_bytes));
   for (const MemberBytes& member : report.delivered) {
     fmt::print("{:<15} {}\n", member.ip, Megabytes(member.bytes));
   }
   if (report.rejected_bytes > 0) {
-    fmt::print("{:<15} {}: did not match\n", "of them", Megabytes(report.rejected_bytes));
+    fmt::print("{:<15} {} (hash mismatch)\n", "rejected", Megabytes(report.rejected_bytes));
   }
 }
 

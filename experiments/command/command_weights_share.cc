@@ -7,6 +7,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/command/command_weights.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/run/cancel_signal.h"
 
 namespace longhaul {
@@ -42,7 +43,7 @@ absl::StatusOr<Manifest> ManifestFor(const ShareFlags& flags) {
   }
   auto manifest = MakeManifest(flags.folder, flags.about);
   if (!manifest.ok()) return manifest.status();
-  if (auto s = WriteManifest(*manifest, flags.manifest); !s.ok()) return s;
+  if (auto s = WriteWholeFile(flags.manifest, ManifestText(*manifest)); !s.ok()) return s;
   return manifest;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,8 +21,8 @@
 namespace longhaul {
 namespace {
 
-// One line, rewritten in place on a terminal: how much is done and, once there is a pace, how long
-// the rest will take at it.
+// One line, rewritten in place on a terminal, and some ten lines elsewhere: how much is done and, once
+// there is a pace, how long the rest will take at it.
 class ProgressLine {
  public:
   explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
@@ -34,12 +35,19 @@ class ProgressLine {
   const bool terminal_;
   Pace pace_;
   absl::Duration last_ = -absl::InfiniteDuration();
+  int64_t next_tokens_ = 0;  // of which a line is due where there is no terminal
+  bool ended_ = false;
 };
 
 void ProgressLine::Show(const CampaignProgress& p) {
   const absl::Duration now = MonotonicClock().Now();
   const bool last = p.done == p.runs;
-  if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15)) && !last) return;
+  if (last ? std::exchange(ended_, true)
+           : now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15))) {
+    return;
+  }
+  if (!terminal_ && !last && p.tokens_done < next_tokens_) return;
+  next_tokens_ = p.tokens_done + (p.tokens + 9) / 10;
   last_ = now;
   pace_.Observe(now, static_cast<double>(p.tokens_done));
   std::string text =
@@ -51,7 +59,8 @@ void ProgressLine::Show(const CampaignProgress& p) {
     const absl::Duration left = *pace_.Left(static_cast<double>(p.tokens));
     if (!last) text += fmt::format(", about {} left", RoughTime(left));
   }
-  fmt::print(out_, "{}{:<90}{}", terminal_ ? "\r" : "", text, terminal_ && !last ? "" : "\n");
+  if (terminal_) text = fmt::format("\r{:<90}", text);
+  fmt::print(out_, "{}{}", text, terminal_ && !last ? "" : "\n");
   std::fflush(out_);
 }
 
@@ -110,7 +119,7 @@ absl::Status TrainTheRest(Record& record, int64_t experiment, const std::vector<
 }
 
 absl::Status ListPlannedRuns(const CampaignSpec& campaign, CommandOutput& out) {
-  nlohmann::ordered_json document = {{"schema", "longhaul.plan/1"},
+  nlohmann::ordered_json document = {{"schema", "longhaul.run-list/1"},
                                      {"name", campaign.name},
                                      {"runs", nlohmann::ordered_json::array()}};
   for (size_t id = 0; id < campaign.runs.size(); ++id) {
@@ -164,7 +173,8 @@ absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& ex
   for (const std::string& line : place->notices) fmt::print(out.progress(), "{}\n", line);
   std::fflush(out.progress());
   RunRecorder recorder(record, place->run, planned.spec);
-  RunView view(spec, out.progress(), MonotonicClock());
+  RunView view(spec, out.progress(), MonotonicClock(),
+               out.detail() == Detail::kAll ? RunView::Detail::kAll : RunView::Detail::kScreen);
   const absl::Status outcome =
       FollowRun(spec, place->checkpoints ? place->checkpoints->path() : "", cancel, recorder, view);
   // A loss that diverged is an outcome of the plan.

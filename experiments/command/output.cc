@@ -1,9 +1,6 @@
 #include "experiments/command/output.h"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -12,17 +9,6 @@
 #include "experiments/report/result_json.h"
 
 namespace longhaul {
-
-absl::Status WriteWholeFile(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::ofstream file(part, std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const std::string why = std::strerror(errno);
-  std::remove(part.c_str());
-  return absl::UnavailableError(fmt::format("cannot write {}: {}", path, why));
-}
 
 std::string Typed(const std::string& word) {
   const bool plain = word.find_first_not_of(
@@ -42,7 +28,12 @@ std::string RecordLine(const std::string& folder) {
 void AddOutputOptions(CLI::App& command, OutputOptions& options) {
   command.add_flag("--json", options.json,
                    "one JSON document on stdout (docs/records.md); progress goes to stderr");
-  command.add_flag("--quiet", options.quiet, "no progress: errors and the last lines alone");
+  CLI::Option* quiet =
+      command.add_flag("--quiet", options.quiet, "Print errors and the last lines alone");
+  command
+      .add_flag("--verbose", options.verbose,
+                "Print everything: the resolved spec, every fact, link and table of the record")
+      ->excludes(quiet);
 }
 
 CommandOutput::CommandOutput(const OutputOptions& options)

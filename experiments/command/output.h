@@ -7,11 +7,9 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/status/status.h"
+#include "experiments/estimates/table.h"
 
 namespace longhaul {
-
-// Writes a text file under another name first, so that no half of it is left. Unavailable: why.
-absl::Status WriteWholeFile(const std::string& path, const std::string& text);
 
 // A word of a command as one types it in a shell: quoted where it has to be.
 std::string Typed(const std::string& word);
@@ -22,8 +20,9 @@ std::string RecordLine(const std::string& folder);
 struct OutputOptions {
   bool json = false;   // one JSON document on stdout and nothing else there
   bool quiet = false;  // no progress: errors and the last lines alone
+  bool verbose = false;
 };
-// --json and --quiet.
+// --json, --quiet and --verbose.
 void AddOutputOptions(CLI::App& command, OutputOptions& options);
 
 // Where a command's words go. Progress: stdout; stderr with --json, so that stdout holds one
@@ -33,6 +32,7 @@ class CommandOutput {
   explicit CommandOutput(const OutputOptions& options);
   bool json() const { return options_.json; }
   bool quiet() const { return options_.quiet; }
+  Detail detail() const { return options_.verbose ? Detail::kAll : Detail::kScreen; }
   std::FILE* progress() const { return progress_; }
   // What nobody may miss who reads the figures: with the progress; on stderr with --quiet alone (a
   // document has it in its "notes").

@@ -244,7 +244,7 @@ absl::Status BestSchedule(const BestOptions& o) {
   });
   if (!ranked.ok()) return ranked.status();
   if (o.json) {
-    nlohmann::ordered_json all = {{"schema", "longhaul.schedules/1"},
+    nlohmann::ordered_json all = {{"schema", "longhaul.schedule-best/1"},
                                   {"profile", profile},
                                   {"ranks", spec.ranks()},
                                   {"microbatches", spec.train.microbatches},

@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_replace.h"
 #include "experiments/command/command.h"
-#include "experiments/command/output.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/estimates/interval.h"
 #include "experiments/estimates/table.h"
 #include "experiments/record/record.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/spec/known_names.h"
 #include "netem/topology/text_file.h"
 #include "netem/topology/toml_tree.h"

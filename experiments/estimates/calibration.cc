@@ -255,9 +255,9 @@ std::vector<PlannedDepth> PlannedDepths(const Family& family) {
 }
 
 std::string CalibrationJson(const CampaignAnalysis& a) {
-  json out = {{"schema", "calibration/1"},   {"plan_sha256", a.experiment.plan_sha256},
-              {"commit", a.git_revision},    {"params", a.parameters},
-              {"activation", json::array()}, {"arms", json::array()}};
+  json out = {{"schema", "longhaul.calibration/1"}, {"plan_sha256", a.experiment.plan_sha256},
+              {"commit", a.git_revision},           {"params", a.parameters},
+              {"activation", json::array()},        {"arms", json::array()}};
   if (a.experiment.d0_tokens) out["tokens"] = *a.experiment.d0_tokens;
   out["conditions"] = ConditionsOf(a);
   if (!a.builds.empty()) out["builds"] = a.builds;  // "commit" has all revisions

@@ -164,16 +164,18 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& analysis);
 
 // The table at the end of `measure`: per arm mean loss difference, eta and q with 95 % intervals,
 // codec off and on at evaluation, against 0.995 or what else the arm changes; the joint q of each
-// codec; the controls; diverged reference runs; A/A.
-std::string CampaignTable(const CampaignAnalysis& analysis);
+// codec; the controls; diverged reference runs; A/A; CampaignSummary. With kAll also the reference
+// curve and all tables of findings_tables.h, which the report has.
+std::string CampaignTable(const CampaignAnalysis& analysis, Detail detail = Detail::kScreen);
 
-// One paragraph: what the primary arm costs, which arms lie below 0.995, above, or cannot be told
-// from it, and how many more seeds, how long, would tell the primary one or the nearest. "": there
-// is no curve or no arm with a q.
+// One paragraph: what the primary arm costs, in which arms 0.995 is excluded, in which not, and how
+// many more seeds, how long, would separate the primary one or the nearest; at which model size; and
+// what q would do to a planner, as a sensitivity analysis. "": there is no curve or no arm with a q.
 std::string CampaignSummary(const CampaignAnalysis& analysis);
 
 // Analyse + SetEstimates + CampaignTable.
-absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment);
+absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment,
+                                            Detail detail = Detail::kScreen);
 
 // The resolution forecast printed before a campaign. Noise is that of an earlier campaign of the
 // record with at least three seeds (a pilot) where there is one, else assumed and labelled so.
@@ -184,7 +186,7 @@ struct ResolutionForecast {
 // record: nullptr where there is none yet.
 absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record* record);
 
-// Schema calibration/1 for the planner: "activation" has one entry per joint q, with the names of
+// Schema longhaul.calibration/1 for the planner: "activation" has one entry per joint q, with the names of
 // its arms; "arms" has every arm with what it changes, its efficiency and, where it may have one,
 // its q. Numbers without an interval are left out, bounds say so. From the analysis alone.
 std::string CalibrationJson(const CampaignAnalysis& analysis);

@@ -16,14 +16,23 @@ constexpr int kMostPairs = 1000;  // what PairsNeeded looks up to
 
 std::string Percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
 
-// "s8 costs 0.0210 [0.0160, 0.0260] nat, the worth of 6.4 % of the tokens [4.9, 8.0]"
+// "s8 raises the held-out loss by 0.0210 nat [0.0160, 0.0260]; an uncompressed run reaches that loss
+// with 6.4 % fewer tokens [4.9, 8.0]"
 std::string CostOf(const ArmResult& arm) {
   const Efficiency& e = *arm.off;
-  std::string text = fmt::format("{} costs {} nat", arm.arm, WithInterval(e.delta_nat, 4));
+  const auto interval = [](const std::optional<Interval>& i, auto end) {
+    return i ? fmt::format(" [{}, {}]", end(i->low), end(i->high)) : std::string();
+  };
+  std::string text = fmt::format(
+      "{} {} the held-out loss by {:.4f} nat{}", arm.arm,
+      e.delta_nat.value < 0 ? "changes" : "raises", e.delta_nat.value,
+      interval(e.delta_nat.interval, [](double x) { return fmt::format("{:.4f}", x); }));
+  if (e.delta_nat.value < 0) return text;
+  text += "; an uncompressed run reaches that loss with ";
   if (e.IsBound()) {
-    return text + fmt::format(", the worth of at least {} of the tokens", Percent(1 - e.eta.value));
+    return text + fmt::format("at least {} fewer tokens", Percent(1 - e.eta.value));
   }
-  text += fmt::format(", the worth of {} of the tokens", Percent(1 - e.eta.value));
+  text += fmt::format("{} fewer tokens", Percent(1 - e.eta.value));
   if (!e.eta.interval) return text;
   return text + fmt::format(" [{}{:.2g}, {:.2g}]", e.eta.bound == Bound::kLowEnd ? ">= " : "",
                             100 * (1 - e.eta.interval->high), 100 * (1 - e.eta.interval->low));
@@ -63,18 +72,16 @@ std::string ToSettle(const CampaignAnalysis& a, const ArmResult& arm) {
   const int seeds = SeedsFor(arm, arm.off->ln_eta.value - k * std::log(AssumedQ(arm.directions())));
   if (seeds > kMostPairs) {
     return fmt::format(
-        "{} lies so close to 0.995 a crossing that 1,000 seeds would not tell them "
-        "apart.",
-        arm.arm);
+        "{} is so close to 0.995 per crossing that 1,000 seeds would not separate them.", arm.arm);
   }
   const int more = std::max(1, seeds - static_cast<int>(arm.off->seeds));
   std::string text = fmt::format(
-      "To tell {} from 0.995, if it is what it seems, takes {} seeds (80 % power): {} more",
+      "Separating {} from 0.995 with 80 % power takes {} seeds, {} more, if its mean stays",
       arm.arm, seeds, more);
   const double each = SecondsPerSeed(a);
   if (each > 0) {
     text +=
-        fmt::format(", {} of runs one after another at this campaign's pace",
+        fmt::format(" ({} of runs one after another at this campaign's pace)",
                     absl::FormatDuration(absl::Ceil(absl::Seconds(each * more), absl::Minutes(1))));
   }
   return text + ".";
@@ -88,17 +95,37 @@ const ArmResult* Primary(const CampaignAnalysis& a) {
   return first == a.arms.end() ? nullptr : &*first;
 }
 
+// What the arm's q would do to eight stages in a planning model.
+std::string Sensitivity(const ArmResult& arm) {
+  if (!arm.off->q) return "";
+  const bool both = arm.crossings == 2 * (arm.stages - 1);
+  const double k = both ? 14 : 7;
+  std::string eta = fmt::format("{:.2f}", std::pow(arm.off->q->value, k));
+  if (const auto& i = arm.off->q->interval) {
+    eta += fmt::format(" [{:.2f}, {:.2f}]", std::pow(i->low, k), std::pow(i->high, k));
+  }
+  return fmt::format(
+      " Sensitivity of a planner (no verdict on other models): eight stages (K = {:g}) have an "
+      "efficiency of {} with this q and {:.2f} with 0.995; {:g} or more takes q >= {:.4f}.",
+      k, eta, std::pow(kAssumedQ, k), kEightStageFloor, std::pow(kEightStageFloor, 1 / k));
+}
+
 }  // namespace
 
 std::string CampaignSummary(const CampaignAnalysis& a) {
   if (!a.failed_controls.empty()) {
-    return "In words: nothing is concluded, because a control missed what is known. Look for what "
-           "disturbed the runs, or for budgets too far apart, before more seeds are spent.";
+    return "No conclusion: a control run did not recover its known efficiency. Look for what disturbed "
+           "the runs, or for budgets too far apart, before running more seeds.";
   }
   const ArmResult* primary = Primary(a);
   if (!a.curve || primary == nullptr) return "";
+<<<<<<< HEAD
   std::string text = "In words: " + CostOf(*primary) + ".";
   std::vector<std::string_view> below, above, above_one_way, open, single;
+=======
+  std::string text = CostOf(*primary) + ".";
+  std::vector<std::string_view> below, above, open, single;
+>>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
   const ArmResult* nearest = nullptr;  // of the open ones, the one that needs the fewest seeds
   for (const ArmResult& arm : a.arms) {
     if (!arm.HasQ() || !arm.off || arm.role != Role::kArm) continue;
@@ -129,26 +156,25 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
         single.push_back(arm.arm);
     }
   }
+  const std::string size = a.parameters > 0 ? fmt::format(" at {:.3g} M parameters",
+                                                          static_cast<double>(a.parameters) / 1e6)
+                                            : std::string();
   if (!below.empty()) {
-    text += fmt::format(" A crossing costs more than planners assume (0.995) in {}.",
-                        fmt::join(below, ", "));
+    text += fmt::format(" q = 0.995 per crossing is too high{}: {}.", size, fmt::join(below, ", "));
   }
   if (!above.empty()) {
-    text += fmt::format(
-        " {} in {}.",
-        below.empty() ? "A crossing costs less than planners assume (0.995)" : "It costs less",
-        fmt::join(above, ", "));
+    text += fmt::format(" q = 0.995 per crossing is too low{}: {}.", size, fmt::join(above, ", "));
   }
   if (!above_one_way.empty()) {
     text += fmt::format(" One direction keeps more than 0.990 per boundary in {}.",
                         fmt::join(above_one_way, ", "));
   }
   if (!open.empty()) {
-    text += fmt::format(" Not told from 0.995: {}.", fmt::join(open, ", "));
+    text += fmt::format(" Not distinguishable from 0.995{}: {}.", size, fmt::join(open, ", "));
     if (!nearest->off->IsBound()) text += " " + ToSettle(a, *nearest);
   }
   if (!single.empty()) text += fmt::format(" Without an interval: {}.", fmt::join(single, ", "));
-  return text;
+  return text + Sensitivity(*primary);
 }
 
 }  // namespace longhaul

@@ -1,4 +1,5 @@
 // A campaign's estimates as rows and as the terminal table.
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -53,10 +54,6 @@ void AddArm(std::vector<EstimateRow>& rows, const ArmResult& arm) {
     rows.push_back(EstimateWithout(arm.arm, "", "eta", "1", arm.seeds, arm.note));
 }
 
-std::string QText(const std::optional<Efficiency>& e) {
-  return e && e->q ? WithInterval(*e->q, 4) : "-";
-}
-
 // The last column: q against what planning assumes, or why there is none.
 std::string VerdictText(const ArmResult& arm) {
   std::string text(ToString(arm.verdict()));
@@ -74,9 +71,10 @@ std::string ControlLine(const ArmResult& arm) {
 
 std::string CurveLine(const ReferenceCurve& c) {
   return fmt::format(
-      "reference curve: through the mean losses of {} budgets, slope at D0 {:.3f} nat per e-fold of "
-      "tokens\n  {}\n",
-      c.budgets.size(), c.slope_nat, CurveErrorText(c));
+             "reference curve: through the mean losses of {} budgets, slope at D0 {:.3f} nat per "
+             "e-fold of tokens\n",
+             c.budgets.size(), c.slope_nat) +
+         Wrapped("  " + CurveErrorText(c), 100, "  ");
 }
 
 std::string FamilyLines(const Family& family) {
@@ -90,6 +88,43 @@ std::string FamilyLines(const Family& family) {
                     WithInterval(family.off->q, 4), family.fitted_depths(),
                     family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()),
                     family.on ? WithInterval(family.on->q, 4) : family.on_note);
+<<<<<<< HEAD
+=======
+}
+
+// The arms with the codec off at evaluation and, in a second row where there are few, on.
+std::string ArmsGrid(const CampaignAnalysis& a) {
+  constexpr ptrdiff_t kFewArms = 6;
+  const bool few = std::count_if(a.arms.begin(), a.arms.end(), [](const ArmResult& arm) {
+                     return arm.role == Role::kArm;
+                   }) <= kFewArms;
+  Table table{.columns = ColumnsOf("arm | forward / backward | S | K | n | delta nat | eta | "
+                                   "q | against 0.995")};
+  const auto add = [](std::vector<Cell>& row, const Efficiency& e) {
+    row.insert(row.end(), {Cell(e.delta_nat, 3), Cell(e.eta, 2), Cell(e.q, 4)});
+  };
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kArm) continue;
+    const std::string codecs = fmt::format("{} / {}", arm.forward_codec, arm.backward_codec);
+    std::vector<Cell> row = {arm.arm, codecs, arm.stages, arm.crossings,
+                             arm.off ? arm.off->seeds : arm.seeds};
+    if (arm.off) {
+      add(row, *arm.off);
+      row.emplace_back(VerdictText(arm));
+    } else {
+      row.emplace_back(arm.delta_alone, 3);
+      row.insert(row.end(), 2, Cell::None());
+      row.emplace_back(arm.note);
+    }
+    table.Add(std::move(row));
+    if (!few || !arm.on || arm.crossings == 0) continue;
+    row = {"", "  codec on at evaluation", Cell::None(""), Cell::None(""), arm.on->seeds};
+    add(row, *arm.on);
+    row.emplace_back("");
+    table.Add(std::move(row));
+  }
+  return GridText(table);
+>>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
 }
 
 }  // namespace
@@ -133,27 +168,9 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
   return rows;
 }
 
-std::string CampaignTable(const CampaignAnalysis& a) {
-  std::string text = fmt::format("{}\n{}\n\n", a.Resolvable(), a.Conditions());
-  Table table{.columns = ColumnsOf("arm | forward / backward | S | K | n | delta nat | eta | "
-                                   "q, codec off | q, codec on | against 0.995")};
-  for (const ArmResult& arm : a.arms) {
-    if (arm.role != Role::kArm) continue;
-    const std::string codecs = fmt::format("{} / {}", arm.forward_codec, arm.backward_codec);
-    std::vector<Cell> row = {arm.arm, codecs, arm.stages, arm.crossings,
-                             arm.off ? arm.off->seeds : arm.seeds};
-    if (arm.off) {
-      row.insert(row.end(), {Cell(arm.off->delta_nat, 4), Cell(arm.off->eta, 3), QText(arm.off),
-                             QText(arm.on), VerdictText(arm)});
-    } else {
-      row.emplace_back(arm.delta_alone, 4);
-      row.insert(row.end(), 3, Cell::None());
-      row.emplace_back(arm.note);
-    }
-    table.Add(std::move(row));
-  }
-  text += fmt::format("{}\n", GridText(table));
-  if (a.curve) text += CurveLine(*a.curve);
+std::string CampaignTable(const CampaignAnalysis& a, Detail detail) {
+  std::string text = Wrapped(a.Resolvable()) + Wrapped(a.Conditions()) + "\n" + ArmsGrid(a) + "\n";
+  if (a.curve && detail == Detail::kAll) text += CurveLine(*a.curve);
   for (const Family& family : a.families) text += FamilyLines(family);
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kControl) text += ControlLine(arm);
@@ -166,12 +183,14 @@ std::string CampaignTable(const CampaignAnalysis& a) {
     text += "not of one build and machine: " + line + "\n";
   }
   for (const std::string& line : LearntNothing(a)) text += line + "\n";
-  for (const Table& found : FindingsTables(a)) text += "\n" + TextOf(found);
+  if (detail == Detail::kAll) {
+    for (const Table& found : FindingsTables(a)) text += "\n" + TextOf(found);
+  }
   const std::string summary = CampaignSummary(a);
-  return summary.empty() ? text : text + "\n" + summary + "\n";
+  return summary.empty() ? text : text + "\n" + Wrapped(summary);
 }
 
-absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment) {
+absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment, Detail detail) {
   absl::StatusOr<std::vector<ExperimentRow>> experiments = record.Experiments();
   if (!experiments.ok()) return experiments.status();
   for (const ExperimentRow& e : *experiments) {
@@ -183,7 +202,7 @@ absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment) 
           fmt::format("{}/{}: {}", record.folder(), kRecordFile, analysis->curve_note));
     }
     if (absl::Status s = record.SetEstimates(experiment, ToEstimates(*analysis)); !s.ok()) return s;
-    return CampaignTable(*analysis);
+    return CampaignTable(*analysis, detail);
   }
   return absl::NotFoundError(fmt::format("{} has no experiment {}", record.folder(), experiment));
 }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/estimates/interval.h"
+#include "experiments/estimates/table.h"
 #include "experiments/record/record.h"
 #include "experiments/spec/spec.h"
 
@@ -63,8 +64,10 @@ ResidualVerdict JudgeResidual(const Measured& residual, const std::string& note)
 // The same of one run; empty text: there is no prediction.
 ResidualVerdict JudgeResidual(const StepTime& t);
 
-// Printed at the end of `run`: step time measured and predicted, bytes three ways per crossing.
-absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run, const RunSpec& spec);
+// Printed at the end of `run`: step time measured and predicted, bytes by direction and codec; with
+// kAll bytes three ways for each pair of ranks.
+absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run, const RunSpec& spec,
+                                            Detail detail = Detail::kScreen);
 
 // Of payload bytes, scales and headers included. None: nothing crossed.
 std::optional<double> BitsPerElement(const CrossingRow& crossing);

@@ -1,5 +1,7 @@
 // What a run's step time says, in words: the end of `run`.
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -67,6 +69,36 @@ std::string BytesTable(const std::vector<CrossingRow>& crossings, const std::str
   return GridText(table);
 }
 
+// A row for each direction and codec; bytes are sums, and of the counts the worst pair is shown.
+std::string BytesSummary(const std::vector<CrossingRow>& crossings, const std::string& emulator) {
+  constexpr size_t kMostRows = 8;
+  std::map<std::pair<Direction, std::string>, std::pair<CrossingRow, std::optional<double>>> sums;
+  for (const CrossingRow& c : crossings) {
+    auto& [sum, worst] = sums.try_emplace({c.direction, c.codec}).first->second;
+    sum.tensors += c.tensors;
+    sum.elements += c.elements;
+    sum.payload_bytes += c.payload_bytes;
+    sum.message_bytes += c.message_bytes;
+    const std::optional<double> over = PercentOverPrediction(c);
+    if (over && (!worst || std::abs(*over) > std::abs(*worst))) worst = over;
+  }
+  Table table{.columns = ColumnsOf("direction | codec | tensors | bits/element | sent MB")};
+  const bool links = emulator != "none";
+  if (links) table.AddColumns(ColumnsOf("counted/predicted, worst"));
+  for (const auto& [of, found] : sums) {
+    if (table.rows.size() == kMostRows) break;
+    const CrossingRow& sum = found.first;
+    table.Add({ToString(of.first), of.second, sum.tensors, Cell(BitsPerElement(sum), "{:.3f}"),
+               Cell(static_cast<double>(sum.message_bytes) / 1e6, "{:.3f}")});
+    if (links) table.rows.back().push_back(Cell(found.second, "{:+.2f} %"));
+  }
+  std::string text = GridText(table);
+  if (sums.size() > kMostRows) {
+    text += fmt::format("and {} codecs more (--verbose)\n", sums.size() - kMostRows);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::optional<double> BitsPerElement(const CrossingRow& c) {
@@ -104,8 +136,8 @@ ResidualVerdict JudgeResidual(const StepTime& t) {
   return JudgeResidual(t.residual, t.note);
 }
 
-absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
-                                            const RunSpec& spec) {
+absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run, const RunSpec& spec,
+                                            Detail detail) {
   absl::StatusOr<RunRow> row = record.Run(run);
   if (!row.ok()) return row.status();
   absl::StatusOr<StepTime> t = AnalyseStepTime(record, *row, spec);
@@ -134,7 +166,10 @@ absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
   if (!t->note.empty() && !t->p2_s) text += "\n  " + t->note;  // else it is in the verdict
   absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run);
   if (!crossings.ok()) return crossings.status();
-  return text + (crossings->empty() ? "\n" : "\n\n" + BytesTable(*crossings, row->emulator));
+  if (crossings->empty()) return text + "\n";
+  return text + "\n\n" +
+         (detail == Detail::kAll ? BytesTable(*crossings, row->emulator)
+                                 : BytesSummary(*crossings, row->emulator));
 }
 
 }  // namespace longhaul

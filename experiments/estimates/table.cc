@@ -187,4 +187,23 @@ std::string Csv(const CsvRows& rows) {
   return out;
 }
 
+std::string Wrapped(std::string_view text, size_t columns, std::string_view indent) {
+  std::string out, line;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find(' ', at);
+    if (end == std::string_view::npos) end = text.size();
+    const std::string_view word = text.substr(at, end - at);
+    if (!line.empty() && line.size() + 1 + word.size() > columns) {
+      out += line + "\n";
+      line = indent;
+      line += word;
+    } else {
+      if (at > 0) line += ' ';
+      line += word;
+    }
+    at = end + 1;
+  }
+  return out + line + "\n";
+}
+
 }  // namespace longhaul

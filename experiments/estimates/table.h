@@ -20,6 +20,12 @@ namespace longhaul {
 // [-]" where that bound has no interval behind it; "0.9931 [<= 0.9902, 0.9960]" for a cut low end.
 std::string WithInterval(const Measured& x, int digits);
 
+// How much a command prints of what it found: a screenful, or everything.
+enum class Detail { kScreen, kAll };
+
+// Words in lines of at most `columns`; later lines begin with `indent`. Ends with a newline.
+std::string Wrapped(std::string_view text, size_t columns = 100, std::string_view indent = "");
+
 // A word's colour on a page.
 enum class Tone { kGood, kBad, kOpen, kPlain };
 

@@ -1,6 +1,7 @@
 #include "experiments/launch/launch_record.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -170,9 +171,16 @@ absl::Status AddProgramLogs(Record& record, int64_t run, const Topology& topolog
 }
 
 std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& ends,
-                          const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths) {
+                          const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths,
+                          size_t most_rows) {
   Table ranks{.columns = ColumnsOf("rank | node | ended with | wall s | CPU s | peak MB")};
-  for (size_t rank = 0; rank < ends.size(); ++rank) {
+  std::vector<size_t> order(ends.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return ends.size() > most_rows && ends[a].status != 0 && ends[b].status == 0;
+  });
+  for (const size_t rank : order) {
+    if (ranks.rows.size() == most_rows) break;
     const RankEnd& end = ends[rank];
     ranks.Add({fmt::format("{}", rank), topology.nodes[rank].name, EndText(end.status),
                fmt::format("{:.2f}", end.wall_s), fmt::format("{:.2f}", end.cpu_s),
@@ -182,20 +190,32 @@ std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& 
   Table paths{.columns = ColumnsOf("path | bytes | mean Mbit/s")};
   double longest = 0;
   for (const RankEnd& end : ends) longest = std::max(longest, end.wall_s);
+  std::vector<std::pair<std::pair<int64_t, int64_t>, int64_t>> used;
   for (const auto& [path, bytes] : bytes_on_paths) {
-    if (bytes == 0) continue;
+    if (bytes > 0) used.emplace_back(path, bytes);
+  }
+  if (used.size() > most_rows) {
+    std::stable_sort(used.begin(), used.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+  }
+  for (const auto& [path, bytes] : used) {
+    if (paths.rows.size() == most_rows) break;
     paths.Add(
         {fmt::format("{} > {}", topology.nodes[path.first].name, topology.nodes[path.second].name),
          fmt::format("{}", bytes),
          fmt::format("{:.3f}", longest > 0 ? 8e-6 * static_cast<double>(bytes) / longest : 0)});
   }
-  if (std::all_of(bytes_on_paths.begin(), bytes_on_paths.end(),
-                  [](const auto& path) { return path.second == 0; })) {
-    return GridText(ranks) +
+  const auto more = [most_rows](size_t all, const char* what) {
+    return all <= most_rows ? std::string()
+                            : fmt::format("and {} {} more (--verbose)\n", all - most_rows, what);
+  };
+  const std::string of_ranks = GridText(ranks) + more(ends.size(), "ranks");
+  if (used.empty()) {
+    return of_ranks +
            "\nno path carried anything (ranks that a program starts itself stay in its node)\n";
   }
-  return fmt::format("{}\n{}bytes: Ethernet frames, as the emulator counted them\n",
-                     GridText(ranks), GridText(paths));
+  return fmt::format("{}\n{}{}bytes: Ethernet frames, as the emulator counted them\n", of_ranks,
+                     GridText(paths), more(used.size(), "paths"));
 }
 
 }  // namespace longhaul

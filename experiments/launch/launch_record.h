@@ -45,8 +45,10 @@ std::map<std::pair<int64_t, int64_t>, int64_t> BytesBetween(const Topology& topo
                                                             const nlohmann::json& before,
                                                             const nlohmann::json& after);
 
-// A table of the ranks, and one of the paths that carried something; bytes as of BytesBetween.
+// A table of the ranks, and one of the paths that carried something; bytes as of BytesBetween. Of more
+// than `most_rows` ranks first those that failed, of more paths those that carried most.
 std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& ends,
-                          const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths);
+                          const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths,
+                          size_t most_rows);
 
 }  // namespace longhaul

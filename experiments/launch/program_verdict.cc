@@ -99,8 +99,8 @@ absl::Status JudgeTokens(const RunSpec& spec, const ProgramRun& run) {
   const int64_t a_group = sum / spec.schedule.stages;
   if (sum == 0 || near(sum) || near(most) || near(a_group)) return absl::OkStatus();
   return absl::AbortedError(
-      fmt::format("it told {} tokens in all and was given {} to train on: it must end by "
-                  "$LONGHAUL_TOKENS, within {:g} %, or a budget is no budget",
+      fmt::format("program reported {} tokens but was given a budget of {}; stop at "
+                  "$LONGHAUL_TOKENS (tolerance {:g} %)",
                   sum, *spec.train.tokens, 100 * kTokenTolerance));
 }
 

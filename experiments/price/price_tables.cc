@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_sections.h"
@@ -176,7 +177,7 @@ Figures Draw(const std::string& python, const PriceTables& tables, std::string& 
   for (const auto& [name, table] :
        {std::pair("price_depths", &tables.depths), {"price_boundaries", &tables.boundaries}}) {
     if (!drawn.ok()) break;
-    drawn = WriteReportFile(fmt::format("{}/{}.csv", folder, name), Csv(CsvRowsOf(*table)));
+    drawn = WriteWholeFile(fmt::format("{}/{}.csv", folder, name), Csv(CsvRowsOf(*table)));
   }
   if (drawn.ok()) drawn = DrawPlots(python, {folder}, folder + "/plots.log");
   Figures figures;
@@ -291,7 +292,7 @@ absl::Status WritePricePage(const std::string& path, const std::string& python,
   for (const Table* table : tables.all()) {
     if (!table->rows.empty()) body += "<section>" + HtmlOf(*table, "h2") + "</section>\n";
   }
-  return WriteReportFile(path, HtmlPage("longhaul: price of boundaries", body));
+  return WriteWholeFile(path, HtmlPage("longhaul: price of boundaries", body));
 }
 
 }  // namespace longhaul

@@ -57,15 +57,6 @@ absl::StatusOr<int> Spawn(const std::string& python, const std::string& scripts,
 
 }  // namespace
 
-absl::Status WriteReportFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      fmt::format("write {}: disk full, or the folder is not writable", path));
-}
-
 absl::Status MakeReportFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

@@ -7,8 +7,7 @@
 
 namespace longhaul {
 
-// ResourceExhausted, PermissionDenied: with the path.
-absl::Status WriteReportFile(const std::string& path, const std::string& text);
+// PermissionDenied: with the path.
 absl::Status MakeReportFolder(const std::string& path);
 
 // A figure from "<svg" on: what stands before it is an XML prologue that HTML does not take. "":

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "experiments/record/record.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_curves.h"
@@ -27,7 +28,7 @@ absl::Status WriteRawTables(const Record& record, const std::string& folder) {
     const std::string& table = (*tables)[i].at(0);
     const auto rows = record.Rows(fmt::format("SELECT * FROM {}", table));
     if (!rows.ok()) return rows.status();
-    if (absl::Status s = WriteReportFile(fmt::format("{}/{}.csv", folder, table), Csv(*rows));
+    if (absl::Status s = WriteWholeFile(fmt::format("{}/{}.csv", folder, table), Csv(*rows));
         !s.ok()) {
       return s;
     }
@@ -66,7 +67,7 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
     files.emplace_back("calibration.json", CalibrationJson(*e.campaign));
   }
   for (const auto& [name, text] : files) {
-    if (absl::Status s = WriteReportFile(folder + "/" + name, text); !s.ok()) return s;
+    if (absl::Status s = WriteWholeFile(folder + "/" + name, text); !s.ok()) return s;
   }
   // A figure of an earlier report must not pass for one of this record.
   for (const char* figure : kFigures) {
@@ -153,7 +154,7 @@ absl::StatusOr<std::string> WriteReport(const Record& record, const ReportOption
   const std::string index = out + "/index.html";
   const std::string title =
       "longhaul: " + std::filesystem::path(record.folder()).filename().string();
-  if (absl::Status s = WriteReportFile(index, HtmlPage(title, body)); !s.ok()) return s;
+  if (absl::Status s = WriteWholeFile(index, HtmlPage(title, body)); !s.ok()) return s;
   return index;
 }
 

@@ -242,6 +242,28 @@ void MatchSoleCampaigns(const Named& a, Named& b) {
   b.insert(std::move(node));
 }
 
+// The same runs on both sides are no comparison: through a link, in a copy, after a merge.
+absl::Status CheckNoSharedRun(const Record& a, const Record& b) {
+  std::set<std::string> ids;
+  int64_t shared = 0, runs = 0;
+  for (const Record* record : {&a, &b}) {
+    const auto rows =
+        record->Rows(fmt::format("SELECT value FROM run_facts WHERE key = '{}'", kRunIdFact));
+    if (!rows.ok()) return rows.status();
+    for (size_t i = 1; i < rows->size(); ++i) {
+      const bool fresh = ids.insert((*rows)[i].at(0)).second;
+      if (record == &a) continue;
+      ++runs;
+      if (!fresh) ++shared;
+    }
+  }
+  if (shared == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("compare {} and {}: {} of the {} runs of the second are runs of the first (the "
+                  "same run_id): name two records with runs of their own",
+                  a.folder(), b.folder(), shared, runs));
+}
+
 }  // namespace
 
 bool ComparedEstimate::Apart() const {
@@ -250,6 +272,7 @@ bool ComparedEstimate::Apart() const {
 }
 
 absl::StatusOr<RecordComparison> CompareRecords(const Record& a, const Record& b) {
+  if (absl::Status s = CheckNoSharedRun(a, b); !s.ok()) return s;
   const absl::StatusOr<Named> of_a = Newest(a);
   if (!of_a.ok()) return of_a.status();
   absl::StatusOr<Named> of_b = Newest(b);

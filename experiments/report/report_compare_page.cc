@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/record/whole_file.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_compare.h"
@@ -165,7 +166,7 @@ CsvRows CompareCsv(const RecordComparison& c) { return CsvRowsOf(EstimatesTable(
 absl::StatusOr<std::string> WriteComparison(const RecordComparison& c, const std::string& python,
                                             const std::string& out) {
   if (absl::Status s = MakeReportFolder(out); !s.ok()) return s;
-  if (absl::Status s = WriteReportFile(out + "/compare.csv", Csv(CompareCsv(c))); !s.ok()) return s;
+  if (absl::Status s = WriteWholeFile(out + "/compare.csv", Csv(CompareCsv(c))); !s.ok()) return s;
   // A figure of an earlier comparison must not pass for one of these records.
   std::error_code ignored;
   std::filesystem::remove(out + "/compare.svg", ignored);
@@ -186,7 +187,7 @@ absl::StatusOr<std::string> WriteComparison(const RecordComparison& c, const std
                      "the difference B - A.");
   for (const ComparedExperiment& e : c.experiments) body += ExperimentHtml(e);
   const std::string index = out + "/index.html";
-  if (absl::Status s = WriteReportFile(index, HtmlPage("longhaul: two records", body)); !s.ok())
+  if (absl::Status s = WriteWholeFile(index, HtmlPage("longhaul: two records", body)); !s.ok())
     return s;
   return index;
 }

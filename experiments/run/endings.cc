@@ -168,18 +168,18 @@ std::string KilledBy::Text(int signal) const {
   const Kills now = Count();
   if (Rose(before_.group, now.group)) {
     return text +
-           ": memory ran out, says the kernel (its control group has had an out-of-memory kill "
-           "since the run began); make the run smaller or give it more memory";
+           ": out of memory (OOM kill in this control group); make the run smaller or give it more "
+           "memory";
   }
   if (Rose(before_.machine, now.machine)) {
     return text +
-           " while the kernel killed for lack of memory on this machine (dmesg names whom); make "
-           "the run smaller or give it more memory";
+           ": possibly out of memory: the kernel's OOM killer was active on this machine (see "
+           "dmesg); make the run smaller or give it more memory";
   }
   if (before_.group || before_.machine) {
     return text + " by another process: the kernel counted no out-of-memory kill";
   }
-  return text + "; whether memory ran out can't be told here";
+  return text + "; cause unknown: this kernel exposes no OOM counters";
 }
 
 }  // namespace longhaul

@@ -83,7 +83,7 @@ class KilledBy {
   using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
   explicit KilledBy(ReadFile read = ReadWholeFile);
 
-  // "killed by signal 15 (Terminated)", "killed by signal 9 (Killed): memory ran out, ...".
+  // "killed by signal 15 (Terminated)", "killed by signal 9 (Killed): out of memory ...".
   std::string Text(int signal) const;
 
  private:

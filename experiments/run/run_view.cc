@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -83,42 +85,146 @@ std::string RoughTime(absl::Duration time) {
   return fmt::format("{:.1f} h", absl::ToDoubleHours(time));
 }
 
-RunView::RunView(const RunSpec& spec, std::FILE* out, const Clock& clock)
-    : steps_(spec.program ? 0 : Steps(spec)),
+std::string WorstOfLinks(std::span<const LinkRow> links) {
+  const auto path = [](const LinkRow& l) { return fmt::format("{} > {}", l.src_node, l.dst_node); };
+  const LinkRow *rtt = nullptr, *rate = nullptr, *drops = &links.front();
+  const auto slowness = [](const LinkRow& l) { return *l.rtt_median_s / l.nominal_rtt_s; };
+  const auto fullness = [](const LinkRow& l) {
+    return *l.goodput_bit_per_s / *l.nominal_goodput_bit_per_s;
+  };
+  size_t ok = 0;
+  std::string bad;
+  for (const LinkRow& l : links) {
+    if (l.rtt_median_s && (rtt == nullptr || slowness(l) > slowness(*rtt))) rtt = &l;
+    if (l.goodput_bit_per_s && l.nominal_goodput_bit_per_s &&
+        (rate == nullptr || fullness(l) < fullness(*rate))) {
+      rate = &l;
+    }
+    if (l.queue_drops > drops->queue_drops) drops = &l;
+    if (l.ok) {
+      ++ok;
+    } else if (bad.size() < 3 * 100) {
+      bad += fmt::format("\n    link {} OUT OF BOUNDS: {}", path(l), l.why);
+    }
+  }
+  std::string worst;
+  if (rtt != nullptr) {
+    worst += fmt::format(" RTT {:.2f} of {:.2f} ms ({}),", *rtt->rtt_median_s * 1e3,
+                         rtt->nominal_rtt_s * 1e3, path(*rtt));
+  }
+  if (rate != nullptr) {
+    worst += fmt::format(" goodput {:.2f} of {:.2f} Mbit/s ({}),", *rate->goodput_bit_per_s / 1e6,
+                         *rate->nominal_goodput_bit_per_s / 1e6, path(*rate));
+  }
+  worst += fmt::format(" {} drops", drops->queue_drops);
+  if (drops->queue_drops > 0) worst += fmt::format(" ({})", path(*drops));
+  return fmt::format("{} of {} paths ok; worst:{}{}", ok, links.size(), worst, bad);
+}
+
+namespace {
+
+// "2 groups x 2 stages, 4 workers on continental-us".
+std::string WhatRuns(const RunSpec& spec) {
+  if (spec.program) return fmt::format("{} ranks of a program", spec.workers());
+  const auto count = [](int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  const std::string shape =
+      count(spec.outer.groups, "group") + " x " + count(spec.stages(), "stage");
+  if (spec.net.transport == "loopback") return shape + " in one process";
+  return fmt::format("{}, {} workers on {}", shape, spec.workers(), spec.net.profile);
+}
+
+// What the line about the place says, of a run's facts.
+constexpr std::pair<const char*, const char*> kWhere[] = {
+    {"emulator", "emulator "},      {"engine", "engine "},    {"device", "device "}, {"dtype", ""},
+    {"cpu_path_codecs", "codecs "}, {"coded_on", "coded on "}};
+
+// Facts that a person needs to know at once.
+bool IsNews(std::string_view key) {
+  return key == kSimulatedClockFact || key.starts_with("checkpoint_passed_over") ||
+         key == "restored_changes" || key == "restored_without";
+}
+
+}  // namespace
+
+RunView::RunView(const RunSpec& spec, std::FILE* out, const Clock& clock, Detail detail)
+    : what_(WhatRuns(spec)),
+      steps_(spec.program ? 0 : Steps(spec)),
       last_stage_(static_cast<int>(spec.schedule.stages) - 1),
       out_(out),
       terminal_(isatty(fileno(out)) == 1),
+      detail_(detail),
       clock_(clock) {}
 
 void RunView::Line(const std::string& text) {
-  End();
+  if (in_progress_line_) fmt::print(out_, "\n");
+  in_progress_line_ = false;
   fmt::print(out_, "{}\n", text);
   std::fflush(out_);
 }
 
+void RunView::ShowWhere() {
+  if (std::exchange(where_shown_, true) || detail_ == Detail::kAll) return;
+  std::string text = "  " + what_;
+  for (const auto& [key, before] : kWhere) {
+    if (where_.contains(key)) text += fmt::format(", {}{}", before, where_[key]);
+  }
+  Line(text);
+}
+
+// What waited for more of its kind.
+void RunView::Settle() {
+  if (!last_step_.empty()) Line(std::exchange(last_step_, ""));
+  if (links_.empty()) return;
+  if (links_.front().phase == LinkPhase::kAfter) ShowWhere();
+  Line(fmt::format("  links {}: {}", ToString(links_.front().phase), WorstOfLinks(links_)));
+  links_.clear();
+}
+
 void RunView::End() {
+  Settle();
   if (in_progress_line_) fmt::print(out_, "\n");
   in_progress_line_ = false;
+}
+
+void RunView::SeeFact(const std::string& key, const std::string& value) {
+  if (detail_ == Detail::kAll) {
+    Line(fmt::format("  {:<26} {}", key, value));
+  } else if (IsNews(key)) {  // every rank may say it
+    if (said_.insert(value).second) Line(fmt::format("  {}: {}", key, value));
+  } else {
+    where_[key] = value;
+  }
+}
+
+void RunView::SeeLink(const LinkRow& link) {
+  if (detail_ == Detail::kScreen) {
+    if (!links_.empty() && links_.front().phase != link.phase) Settle();
+    links_.push_back(link);
+    return;
+  }
+  std::string rate;
+  if (link.goodput_bit_per_s) {
+    rate = fmt::format(", goodput {:.2f} of {:.2f} Mbit/s", *link.goodput_bit_per_s / 1e6,
+                       link.nominal_goodput_bit_per_s.value_or(0) / 1e6);
+  }
+  Line(fmt::format("  link {} > {} {:<6}         RTT {:.2f} of {:.2f} ms{}, {} drops  {}",
+                   link.src_node, link.dst_node, ToString(link.phase),
+                   link.rtt_median_s.value_or(0) * 1e3, link.nominal_rtt_s * 1e3, rate,
+                   link.queue_drops, link.ok ? "ok" : "OUT OF BOUNDS: " + link.why));
 }
 
 void RunView::Observe(const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "fact") {
     const nlohmann::json& value = event["value"];
-    Line(fmt::format("  {:<26} {}", event.value("key", ""),
-                     value.is_string() ? value.get<std::string>() : value.dump()));
+    SeeFact(event.value("key", ""), value.is_string() ? value.get<std::string>() : value.dump());
   } else if (kind == "link") {
-    const LinkRow link = RowFrom<LinkRow>(event);
-    std::string rate;
-    if (link.goodput_bit_per_s) {
-      rate = fmt::format(", goodput {:.2f} of {:.2f} Mbit/s", *link.goodput_bit_per_s / 1e6,
-                         link.nominal_goodput_bit_per_s.value_or(0) / 1e6);
-    }
-    Line(fmt::format("  link {} > {} {:<6}         RTT {:.2f} of {:.2f} ms{}, {} drops  {}",
-                     link.src_node, link.dst_node, ToString(link.phase),
-                     link.rtt_median_s.value_or(0) * 1e3, link.nominal_rtt_s * 1e3, rate,
-                     link.queue_drops, link.ok ? "ok" : "OUT OF BOUNDS: " + link.why));
+    SeeLink(RowFrom<LinkRow>(event));
   } else if (kind == "evaluation") {
+    Settle();
+    ShowWhere();
     const EvaluationRow e = RowFrom<EvaluationRow>(event);
     // A program tells no tokens, and its error only where it knows it.
     const std::string over = e.tokens == 0 ? "" : fmt::format(" over {} tokens", e.tokens);
@@ -145,9 +251,21 @@ void RunView::SeeStep(const nlohmann::json& event) {
   const absl::Duration now = clock_.Now();
   pace_.Observe(now, static_cast<double>(step));
   if (now - last_line_ < absl::Seconds(1) && step != steps_) return;
+  if (!terminal_ && step < next_step_) return;
+  const int64_t tenth = (steps_ + 9) / 10;
+  next_step_ = next_step_ == 0 ? step + 1 : (step / tenth + 1) * tenth;
   last_line_ = now;
+  if (step != steps_) Settle();
+  ShowWhere();
+  constexpr size_t kMostLosses = 4;
   std::string losses;
-  for (const auto& [group, text] : loss_) losses += (losses.empty() ? "" : ", ") + text;
+  for (const auto& [group, text] : loss_) {
+    if (losses.size() > kMostLosses * std::string_view("3.1234, ").size()) {
+      losses += fmt::format(", ... of {} groups", loss_.size());
+      break;
+    }
+    losses += (losses.empty() ? "" : ", ") + text;
+  }
   std::string text = fmt::format("  step {}/{}", step, steps_);
   if (!losses.empty()) text += "  loss " + losses;
   if (const auto pace = pace_.per_second()) {
@@ -158,8 +276,10 @@ void RunView::SeeStep(const nlohmann::json& event) {
   if (terminal_) {
     fmt::print(out_, "\r{:<90}", text);
     in_progress_line_ = true;
+  } else if (step == steps_) {
+    last_step_ = text;
   } else {
-    fmt::print(out_, "{}\n", text);
+    Line(text);
   }
   std::fflush(out_);
 }

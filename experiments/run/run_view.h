@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "experiments/record/record_rows.h"
 #include "experiments/run/cancel_signal.h"
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/spec.h"
@@ -40,27 +43,46 @@ class Pace {
 // "42 s", "12 min", "3.4 h": no finer than such a forecast is.
 std::string RoughTime(absl::Duration time);
 
-// What a person sees of one run while it runs: facts and links as they are told, then one line of
-// progress a second (rewritten in place on a terminal): step, loss and, from the second step on,
-// the time per step and about how long training will take. Prints only what events said.
+// "8 of 8 paths ok; worst: RTT 65.13 of 65.02 ms (1 > 3), goodput 95.64 of 95.64 Mbit/s (0 > 1), 63
+// drops (0 > 2)": the worst figure of each kind, with its path. Below it a line for each path that is
+// out of bounds, of three at most. `links`: of one phase, at least one.
+std::string WorstOfLinks(std::span<const LinkRow> links);
+
+// What a person sees of one run while it runs: what runs where, the worst figures of the links, then
+// progress (one line rewritten in place on a terminal, some ten lines elsewhere): step, loss and,
+// from the second step on, the time per step and about how long training will take. With kAll every
+// fact and link has a line. Prints only what events said.
 class RunView {
  public:
-  RunView(const RunSpec& spec, std::FILE* out, const Clock& clock);
+  enum class Detail { kScreen, kAll };
+  RunView(const RunSpec& spec, std::FILE* out, const Clock& clock, Detail detail = Detail::kScreen);
   void Observe(const nlohmann::json& event);
-  void End();  // leaves the progress line
+  void End();  // prints what waits, and leaves the progress line
 
  private:
+  void SeeFact(const std::string& key, const std::string& value);
+  void SeeLink(const LinkRow& link);
   void SeeStep(const nlohmann::json& event);
+  void ShowWhere();
+  void Settle();
   void Line(const std::string& text);
 
+  const std::string what_;  // workers and links of the spec
   const int64_t steps_;
   const int last_stage_;
   std::FILE* const out_;
   const bool terminal_;
+  const Detail detail_;
   const Clock& clock_;
   Pace pace_;  // in steps, from the end of the first one on
   absl::Duration last_line_ = -absl::InfiniteDuration();
+  int64_t next_step_ = 0;  // of which a line is due where there is no terminal
+  std::string last_step_;  // a line that waits for the other groups
   bool in_progress_line_ = false;
+  std::map<std::string, std::string> where_;  // facts, by key
+  bool where_shown_ = false;
+  std::set<std::string> said_;
+  std::vector<LinkRow> links_;       // of one phase, not yet shown
   std::map<int, std::string> loss_;  // by group
 };
 

@@ -15,6 +15,7 @@
 #include "experiments/spec/program_table.h"
 #include "experiments/spec/spec_changes.h"
 #include "experiments/spec/spec_keys.h"
+#include "experiments/spec/spec_paths.h"
 #include "netem/topology/table_reader.h"
 
 namespace longhaul {
@@ -381,8 +382,9 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
 absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
                                           const std::vector<std::string>& sets,
                                           const SpecNames& names) {
-  const absl::StatusOr<TomlValue> root = ReadTomlFile(path, sets);
+  absl::StatusOr<TomlValue> root = ReadTomlFile(path, sets);
   if (!root.ok()) return root.status();
+  if (absl::Status s = CountPathsFromFile(path, *root); !s.ok()) return s;
   return ReadCampaign(*root, names);
 }
 

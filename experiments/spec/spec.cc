@@ -15,6 +15,7 @@
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/spec/spec_keys.h"
+#include "experiments/spec/spec_paths.h"
 #include "netem/topology/table_reader.h"
 #include "pp_group/device_name.h"
 
@@ -338,6 +339,7 @@ absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<s
   for (const std::string& set : sets) {
     if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
   }
+  if (absl::Status s = CountPathsFromFile(path, *root); !s.ok()) return s;
   absl::StatusOr<RunSpec> spec = ReadRunSpec(*root, names);
   if (!spec.ok() || idle == IdleKeys::kTaken) return spec;
   if (absl::Status s = CheckIdleKeys(*root, *spec); !s.ok()) return s;

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <span>
@@ -17,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/safetensors.h"
 #include "experiments/train/weight_files.h"
@@ -203,11 +203,7 @@ std::vector<SafeTensor> SafeTensorsOf(const RunSpec& spec, const StageLayout& la
 
 absl::Status WriteConfig(const std::string& folder, const RunSpec& spec) {
   if (spec.model.kind == "gpt") return absl::OkStatus();
-  std::ofstream config(folder + "/config.json");
-  config << ConfigOf(spec).dump(2) << "\n";
-  config.close();
-  if (config) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("write ", folder, "/config.json"));
+  return WriteWholeFile(folder + "/config.json", ConfigOf(spec).dump(2) + "\n");
 }
 
 // One file of several; the index names it for its tensors.

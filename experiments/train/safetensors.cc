@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -14,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "experiments/record/whole_file.h"
 
 namespace longhaul {
 
@@ -31,20 +29,14 @@ absl::Status WriteSafetensors(const std::string& path, std::span<const SafeTenso
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // so that values are aligned
   const uint64_t length = text.size();
-  const std::string part = path + ".part";
-  std::ofstream file(part, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&length), sizeof(length));
-  file << text;
+  absl::StatusOr<WholeFile> file = WholeFile::Open(path);
+  if (!file.ok()) return file.status();
+  file->Write({reinterpret_cast<const char*>(&length), sizeof(length)});
+  file->Write(text);
   for (const SafeTensor& tensor : tensors) {
-    file.write(reinterpret_cast<const char*>(tensor.values.data()),
-               static_cast<std::streamsize>(tensor.values.size_bytes()));
+    file->Write({reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size_bytes()});
   }
-  file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat("write ", part, ": ", strerror(errno)));
-  std::error_code error;
-  std::filesystem::rename(part, path, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("rename ", part, ": ", error.message()));
+  return file->Close();
 }
 
 namespace {

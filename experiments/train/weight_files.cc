@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compressors/numbers/sha256.h"
+#include "experiments/record/whole_file.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
 #include "pp_group/state/checkpoint.h"
@@ -174,14 +174,7 @@ absl::Status WriteWeightIndex(const std::string& folder,
                               int64_t total_bytes) {
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", total_bytes}}},
                                         {"weight_map", file_of_tensor}};
-  const std::string path = folder + "/" + kIndexName;
-  std::ofstream file(path + ".part");
-  file << index.dump(2) << "\n";
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(path + ".part", path, error);
-  if (file && !error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("write ", path));
+  return WriteWholeFile(folder + "/" + kIndexName, index.dump(2) + "\n");
 }
 
 std::string WeightFileName(int index, int files) {

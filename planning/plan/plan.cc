@@ -15,6 +15,7 @@
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/simulated_clock.h"
 #include "experiments/train/traffic.h"
+#include "netem/topology/text_file.h"
 #include "planning/plan/link_matrix.h"
 #include "pp_group/outer/outer_rules.h"
 
@@ -244,7 +245,14 @@ Verdict Compare(const PlanRow& first, const PlanRow& second) {
 
 absl::StatusOr<Quality> ReadQuality(const PlanSpec& spec) {
   std::vector<simulator::Calibration> calibrations;
+  std::map<std::string, std::string> files;  // by their text
   for (const std::string& file : spec.calibrations) {
+    const auto text = ReadTextFile(file);
+    if (!text.ok()) return text.status();
+    if (const auto [same, fresh] = files.try_emplace(*text, file); !fresh) {
+      return absl::InvalidArgumentError(fmt::format(
+          "plan.calibration: {} and {} hold the same data; name each once", same->second, file));
+    }
     auto calibration = simulator::ReadCalibration(file);
     if (!calibration.ok()) return calibration.status();
     calibrations.push_back(*std::move(calibration));

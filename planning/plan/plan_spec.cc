@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_split.h"
 #include "experiments/spec/plans_of_spec.h"
+#include "experiments/spec/spec_paths.h"
 #include "netem/topology/table_reader.h"
 #include "netem/topology/topology_file.h"
 #include "pp_group/outer/outer_rules.h"
@@ -152,7 +153,6 @@ absl::StatusOr<TomlValue> TreeOf(const PlanSpec& plan, const std::string& schedu
 // Files that the spec names count from its folder; those of an override, from the working folder.
 // NotFound: the first that is not there, by its key.
 absl::Status CountFromFolder(const std::string& path, TomlValue& root) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   for (const std::string key : {"plan.curve", "plan.calibration", "plan.links"}) {
     const TomlValue* found = Find(root, key);
     if (found == nullptr) continue;
@@ -164,8 +164,7 @@ absl::Status CountFromFolder(const std::string& path, TomlValue& root) {
       if (key == "plan.links" && !name->ends_with(".json") && !IsTopologyFile(*name)) continue;
       const bool of_spec = value.where.starts_with(path + ":");
       std::error_code error;
-      const std::filesystem::path from = of_spec ? folder : std::filesystem::path();
-      const std::string file = (from / *name).lexically_normal().string();
+      const std::string file = of_spec ? FromFolderOf(path, *name) : *name;
       if (!std::filesystem::exists(file, error)) {
         return absl::NotFoundError(
             fmt::format("{}: '{}' is '{}', and there is no file {}: names {}", value.where, key,
@@ -253,7 +252,9 @@ absl::StatusOr<PlanSpec> ReadPlanSpec(const std::string& path, const std::vector
   for (const std::string& set : sets) {
     if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
   }
-  if (absl::Status s = CountFromFolder(path, *root); !s.ok()) return s;
+  for (absl::Status s : {CountFromFolder(path, *root), CountPathsFromFile(path, *root)}) {
+    if (!s.ok()) return s;
+  }
   return ReadPlanSpec(*std::move(root), names);
 }
 

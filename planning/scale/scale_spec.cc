@@ -8,6 +8,7 @@
 
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/spec_keys.h"
+#include "experiments/spec/spec_paths.h"
 #include "netem/topology/table_reader.h"
 #include "netem/topology/topology_file.h"
 
@@ -145,6 +146,7 @@ absl::StatusOr<ScaleSpec> ReadScaleSpec(const std::string& path,
   for (const std::string& set : sets) {
     if (absl::Status status = SetByPath(*root, set); !status.ok()) return status;
   }
+  if (absl::Status status = CountPathsFromFile(path, *root); !status.ok()) return status;
   return ReadScaleSpec(*std::move(root), names);
 }
 

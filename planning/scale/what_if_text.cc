@@ -151,7 +151,7 @@ std::string WhatIfCsv(const std::vector<Axis>& axes, const std::vector<Point>& p
 }
 
 std::string WhatIfJson(const std::vector<Axis>& axes, const std::vector<Point>& points) {
-  json document{{"schema", "scale/1"}, {"points", json::array()}};
+  json document{{"schema", "longhaul.scale/1"}, {"points", json::array()}};
   for (const Point& p : points) {
     json j{{"step_s", p.step_s},
            {"ideal_tokens_per_s", p.ideal_goodput},

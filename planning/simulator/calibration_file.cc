@@ -245,9 +245,11 @@ absl::StatusOr<Calibration> ParseCalibration(std::string_view text, std::string_
   const std::string schema = document.value("schema", json()).is_string()
                                  ? document["schema"].get<std::string>()
                                  : std::string("none");
-  if (schema != "calibration/1") {
+  if (schema != "longhaul.calibration/1") {
     return absl::InvalidArgumentError(
-        fmt::format("{}: schema '{}'; want 'calibration/1'", origin, schema));
+        fmt::format("{}: schema '{}'; expected 'longhaul.calibration/1': write the file anew with "
+                    "'longhaul report RESULTS'",
+                    origin, schema));
   }
   if (document.contains("controls_failed") && !document["controls_failed"].empty()) {
     return absl::InvalidArgumentError(

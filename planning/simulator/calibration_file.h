@@ -53,7 +53,7 @@ struct OuterEntry {
   ReplicaEntry at;  // inner_steps 1: gradients cross in every step
 };
 
-// What `measure` writes in the schema calibration/1. Absent parts stay assumed.
+// What `longhaul report` writes in the schema longhaul.calibration/1. Absent parts stay assumed.
 struct Calibration {
   std::string plan_sha256, commit;
   double parameters = 0;

@@ -32,7 +32,7 @@ std::string PlanningText(const PlanningCells& cells);
 // axes, mode, then for each column its value at full precision and, where anything is published,
 // NAME_published and NAME_agrees (1, 0, or nothing).
 std::string PlanningCsv(const PlanningCells& cells);
-// As simulate/1, with "shown" and "published" in each row.
+// As longhaul.simulate/1, with "shown" and "published" in each row.
 std::string PlanningJson(const PlanningCells& cells);
 
 }  // namespace longhaul::simulator

@@ -250,7 +250,7 @@ std::string JsonHead(const ScenarioFile& file) {
   for (const Assumption& a : file.assumptions.factors) {
     assume[a.name()] = {{"low", a.low}, {"mid", a.mid}, {"high", a.high}};
   }
-  json head = {{"schema", "simulate/1"},
+  json head = {{"schema", "longhaul.simulate/1"},
                {"title", file.title},
                {"profile", NameOf(file.profile)},
                {"case", NameOf(file.draft.scenario.expected)},

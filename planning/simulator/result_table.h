@@ -65,7 +65,7 @@ class ResultText {
 std::string CsvHeader(const ScenarioFile& file);
 std::string CsvLine(const ScenarioFile& file, const ResultRow& row);
 
-// {"schema":"simulate/1","profile":...,"switches":{...},"differs":[...],"rows":[ as three pieces:
+// {"schema":"longhaul.simulate/1","profile":...,"switches":{...},"differs":[...],"rows":[ as three pieces:
 // the head up to the bracket, one object per row, and what closes it. SI units, names as in the
 // CSV.
 std::string JsonHead(const ScenarioFile& file);

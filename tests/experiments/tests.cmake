@@ -4,11 +4,13 @@ longhaul_test(experiments/spec/spec_test.cc LIBS longhaul::experiments_data LABE
 longhaul_test(experiments/spec/spec_bounds_test.cc experiments/spec/spec_defaults_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/spec_lists_test.cc experiments/spec/idle_keys_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/spec_paths_test.cc LIBS longhaul::experiments_data longhaul::netem LABELS cpu)
 longhaul_test(experiments/spec/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
 longhaul_test(experiments/spec/cuts_test.cc experiments/spec/boundary_policy_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
+longhaul_test(experiments/record/whole_file_test.cc LIBS longhaul::whole_file LABELS cpu)
 longhaul_test(experiments/record/record_test.cc experiments/record/record_upgrade_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -109,7 +111,7 @@ else()
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs spec_keys spec spec_changes boundary_cuts boundary_policy compute_table fault_script files_table idle_keys round_plan
+  set(specs spec_keys spec spec_paths spec_changes boundary_cuts boundary_policy compute_table fault_script files_table idle_keys round_plan
     plans_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid
@@ -122,7 +124,7 @@ if(LONGHAUL_FUZZERS)
 endif()
 longhaul_fuzzer(experiments/spec/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
 longhaul_fuzzer(experiments/train/safetensors_fuzz.cc SRCS experiments/train/safetensors.cc
-  LIBS fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
+  LIBS longhaul::whole_file fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
 longhaul_test(experiments/report/tables_test.cc experiments/report/golden_text.cc LIBS experiments_testing LABELS cpu)
 target_compile_definitions(experiments_report_tables_test PRIVATE
   LONGHAUL_GOLDEN_TABLES="${CMAKE_CURRENT_SOURCE_DIR}/golden/tables")

@@ -156,6 +156,9 @@ longhaul_test(experiments/command/price_command_test.cc LIBS command_testing nlo
 add_test(NAME experiments_price_page_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/price_page_test.py
   $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
 set_tests_properties(experiments_price_page_test PROPERTIES LABELS cpu TIMEOUT 600 COST 100)
+add_test(NAME experiments_json_schemas_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/json_schemas_test.py
+  $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
+set_tests_properties(experiments_json_schemas_test PROPERTIES LABELS cpu TIMEOUT 600)
 add_test(NAME experiments_tutorial_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/tutorial_test.py
   $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
 set_tests_properties(experiments_tutorial_test PROPERTIES LABELS cpu TIMEOUT 600 COST 100)

@@ -12,7 +12,7 @@ namespace longhaul::plan {
 
 // Files that plans are made from, whose figures one can count with.
 
-inline constexpr char kCalibration[] = R"({"schema": "calibration/1", "plan_sha256": "x",
+inline constexpr char kCalibration[] = R"({"schema": "longhaul.calibration/1", "plan_sha256": "x",
  "commit": "y", "params": 1000000,
  "activation": [
   {"codec": "int8-b64 / int8-b64", "direction": "both", "eval": "off", "q": 0.95,

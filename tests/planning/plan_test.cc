@@ -228,6 +228,10 @@ TEST_F(PlanTest, WhatItCannotTakeIsOneLine) {
   EXPECT_THAT(Refusal({}, bare), HasSubstr("no table [compute]"));
   EXPECT_THAT(Refusal({"compute.mfu=0.4"}), HasSubstr("flops_per_s"));
   EXPECT_THAT(Refusal({"plan.target_loss_nat=2"}), HasSubstr("below the curve's floor"));
+  const std::string copy = files_.Write("copy.json", kCalibration);
+  EXPECT_EQ(
+      Refusal({"plan.calibration=[\"" + calibration_ + "\", \"" + copy + "\"]"}),
+      "plan.calibration: " + calibration_ + " and " + copy + " hold the same data; name each once");
   EXPECT_EQ(Refusal({"plan.calibration=[\"/none.json\"]"}),
             "/none.json: cannot be read: No such file or directory; want a file that is there");
   EXPECT_THAT(Refusal({"plan.curve=none.csv"}),

@@ -17,9 +17,15 @@ namespace {
 
 using testing::HasSubstr;
 
+<<<<<<< HEAD
 std::string Document(const std::string& rest, double parameters = 1.1e6) {
   return R"({"schema":"calibration/1","plan_sha256":"abc","commit":"def","params":)" +
          std::to_string(parameters) + (rest.empty() ? "" : "," + rest) + "}";
+=======
+std::string Document(const std::string& rest) {
+  return R"({"schema":"longhaul.calibration/1","plan_sha256":"abc","commit":"def","params":1.1e6)" +
+         (rest.empty() ? "" : "," + rest) + "}";
+>>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
 }
 
 std::string Q(double low, double q, double high, const std::string& more = "") {
@@ -51,8 +57,10 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(SimulatorCalibration, AnotherSchemaIsRefused) {
-  EXPECT_THAT(ErrorOf(R"({"schema":"calibration/2"})"),
-              HasSubstr("q.json: schema 'calibration/2'; want 'calibration/1'"));
+  EXPECT_THAT(
+      ErrorOf(R"({"schema":"longhaul.calibration/2"})"),
+      HasSubstr(
+          "q.json: schema 'longhaul.calibration/2'; expected 'longhaul.calibration/1': write"));
   EXPECT_THAT(ErrorOf("{}"), HasSubstr("schema 'none'"));
   EXPECT_THAT(ErrorOf("[1"), HasSubstr("not a JSON object"));
   EXPECT_FALSE(ReadCalibration("/nowhere/q.json").ok());

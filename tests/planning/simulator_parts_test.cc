@@ -25,7 +25,11 @@ constexpr char kEight[] = "8 stages keep eta_act >= 0.90";
 CalibrationPlan PlanOf(const std::string& q, const std::string& ratio,
                        const std::string& more = "") {
   const std::string text =
+<<<<<<< HEAD
       R"({"schema":"calibration/1","plan_sha256":"abc","commit":"def","params":240e9,)"
+=======
+      R"({"schema":"longhaul.calibration/1","plan_sha256":"abc","commit":"def","params":1.1e6,)"
+>>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
       R"("activation":[{"codec":"c","direction":"both","eval":"off",)" +
       q + (ratio.empty() ? "" : R"(,"ratio":)" + ratio) + "}]" + more + "}";
   absl::StatusOr<Calibration> calibration = ParseCalibration(text, "q.json");
@@ -137,7 +141,7 @@ TEST(SimulatorParts, TextCsvAndJsonSayTheSame) {
 // Half of eta_c wants the nodes of twice the FLOP, since all else stays.
 TEST(SimulatorParts, ASearchCountsItsNodesWithMeasuredFactors) {
   const auto calibration = ParseCalibration(
-      R"({"schema":"calibration/1","plan_sha256":"a","commit":"d","params":1e6,"eta_c":[)"
+      R"({"schema":"longhaul.calibration/1","plan_sha256":"a","commit":"d","params":1e6,"eta_c":[)"
       R"({"codec":"k","ratio":16,"eta":0.49,"ci":[0.49,0.98]}]})",
       "c.json");
   ASSERT_TRUE(calibration.ok()) << calibration.status();

@@ -107,7 +107,7 @@ TEST_F(CampaignArray, StoppedKilledAndMergedItHasTheTablesOfOneMachine) {
   StopAfterAStep(1, SIGKILL);
   EXPECT_EQ(RunLonghaul({"merge", folder("early"), records()}).output,
             "2 records: 0 runs taken into " + folder("early") +
-                "/longhaul.sqlite, 0 there before, 2 left out: not ended\n");
+                "/longhaul.sqlite, 0 already present, 2 skipped (not ended)\n");
   for (int id = 0; id < 8; ++id) {
     const CommandResult run = RunLonghaul(One(id));
     ASSERT_EQ(run.exit_status, 0) << run.output;

@@ -2,12 +2,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "experiments/launch/launch_record.h"
 #include "experiments/launch/program_log.h"
 #include "experiments/record/record.h"
 #include "tests/experiments/command/command_line.h"
@@ -61,6 +64,24 @@ TEST(ProgramLogs, AWrongLineCostsThatLine) {
     EXPECT_EQ(log.steps.size(), 1u) << line;
     EXPECT_TRUE(log.crossings.empty()) << line;
   }
+}
+
+TEST(LaunchSummary, ManyRanksAndPathsFitAScreen) {
+  Topology topology;
+  std::vector<RankEnd> ends(26);
+  ends[20].status = 3;
+  std::map<std::pair<int64_t, int64_t>, int64_t> bytes;
+  for (int64_t a = 0; a < 26; ++a) {
+    topology.nodes.push_back({.name = "w" + std::to_string(a)});
+    for (int64_t b = 0; b < 26; ++b) {
+      if (a != b) bytes[{a, b}] = 1000 * a + b;
+    }
+  }
+  const std::string text = LaunchSummary(topology, ends, bytes, 8);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 25) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("and 18 ranks more"), HasSubstr("and 642 paths more"),
+                          HasSubstr("w20"), HasSubstr("w25 > w24")));
+  EXPECT_THAT(LaunchSummary(topology, ends, bytes, SIZE_MAX), HasSubstr("w0 > w1 "));
 }
 
 class LaunchCommand : public testing::Test {

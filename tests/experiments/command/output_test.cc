@@ -249,6 +249,41 @@ TEST_F(Output, WithoutAnEngineTheCommandsOfTheDemoAreThere) {
                     HasSubstr(" run,")));
 }
 
+// Its path is said, and wide tables are not there.
+void ExpectAScreen(const std::string& output) {
+  EXPECT_LE(std::count(output.begin(), output.end(), '\n'), 40) << output;
+  EXPECT_THAT(output, HasSubstr("record: "));
+  size_t begin = 0;
+  for (size_t end; (end = output.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = output.substr(begin, end - begin);
+    if (line.starts_with("record: ") || line.starts_with("note: ") ||
+        line.starts_with("advice: ")) {
+      continue;
+    }
+    EXPECT_LE(line.size(), 130u) << line;
+  }
+}
+
+TEST_F(Output, ARunAndACampaignPrintAScreen) {
+  const CommandResult run = Stdout("run " + Spec() + " --results " + results());
+  ASSERT_EQ(run.exit_status, 0) << Stderr();
+  ExpectAScreen(run.output);
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("1 group x 2 stages in one process, engine "),
+                    HasSubstr("held-out loss, codec off"), Not(HasSubstr("data_hash"))));
+  const CommandResult campaign =
+      Stdout("measure " + Campaign() + " --accept-unresolved --results " + results() + "-c");
+  ASSERT_EQ(campaign.exit_status, 0) << Stderr();
+  ExpectAScreen(campaign.output);
+  // Seven arms with what the report has of them.
+  const CommandResult seven =
+      Stdout("measure " LONGHAUL_SPECS "/activation-small.toml --from-losses " LONGHAUL_SPECS
+             "/../../docs/results/activation-small/losses.csv --results " +
+             results() + "-a");
+  ASSERT_EQ(seven.exit_status, 0) << Stderr();
+  EXPECT_THAT(seven.output, Not(HasSubstr("Dose and response")));
+}
+
 TEST_F(Output, TheResolvedSpecIsPrintedWhereItIsAskedFor) {
   const std::string run = "run " + Spec() + " --results " + results();
   EXPECT_THAT(Stdout(run).output, Not(HasSubstr("weight_decay = ")));

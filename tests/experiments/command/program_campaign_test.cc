@@ -148,7 +148,7 @@ TEST_F(ProgramCampaign, ALossThatDoesNotCountIsRefusedInOneLine) {
   EXPECT_EQ(RunOne("twice", 2).status, RunStatus::kInvalid);
   EXPECT_THAT(output_, HasSubstr("ranks 0 and 1 told different losses, 2 and 3"));
   EXPECT_EQ(RunOne("few", 2).status, RunStatus::kInvalid);
-  EXPECT_THAT(output_, HasSubstr("it told 1 tokens in all and was given 1000"));
+  EXPECT_THAT(output_, HasSubstr("program reported 1 tokens but was given a budget of 1000"));
   EXPECT_EQ(RunOne("diverged", 2).status, RunStatus::kDiverged);
   EXPECT_EQ(RunOne("deaf", 3).status, RunStatus::kInvalid);
   EXPECT_THAT(output_,

@@ -21,8 +21,9 @@ class Shaped : public testing::Test {
     if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
   }
   std::vector<std::string> Arguments(std::vector<std::string> sets, int nodes = 4) const {
-    std::vector<std::string> arguments = {
-        "run", scratch_.File("spec.toml", OfSmallText(TinySpec())), "--results", results()};
+    std::vector<std::string> arguments = {"run",
+                                          scratch_.File("spec.toml", OfSmallText(TinySpec())),
+                                          "--results", results(), "--verbose"};
     // What is tested here hangs on no link's figures, and a busy machine may bend them.
     sets.insert(sets.begin(),
                 {"outer.groups=2", "outer.inner_steps=3", "outer.codec=int4-b64+ef",

@@ -63,7 +63,7 @@ TEST_F(CampaignFindingsTest, InteractionLeavesThePlannerTheArmsWithBothAlone) {
   const DirectionFinding& d = a.findings.directions[0];
   EXPECT_LT(d.interactions[1].ln->interval->high, 0);
   EXPECT_TRUE(d.OnlyBothFeedsThePlanner());
-  EXPECT_THAT(CampaignTable(a), HasSubstr("only arms with both feed the simulator"));
+  EXPECT_THAT(CampaignTable(a, Detail::kAll), HasSubstr("only arms with both feed the simulator"));
   const json calibration = json::parse(CalibrationJson(a));
   for (const json& entry : calibration["activation"]) {
     if (entry["direction"] != "both" || entry["eval"] != "off") continue;
@@ -110,7 +110,8 @@ TEST_F(CampaignFindingsTest, SwitchingTheCodecOffIsPairedBySeed) {
   ASSERT_TRUE(s8.on_off && s8.on_off->interval);
   EXPECT_NEAR(s8.on_off->value, -0.01, 1e-12);
   EXPECT_NEAR(s8.on_off->interval->high - s8.on_off->interval->low, 0, 1e-9);
-  EXPECT_THAT(CampaignTable(a), testing::ContainsRegex("off - on, nat\n-+\ns2 +5 +-0\\.0014 \\["));
+  EXPECT_THAT(CampaignTable(a, Detail::kAll),
+              testing::ContainsRegex("off - on, nat\n-+\ns2 +5 +-0\\.0014 \\["));
 }
 
 TEST_F(CampaignFindingsTest, TestsNamedBeforehandAreHolmsAndTheRestIsExploratory) {
@@ -128,7 +129,7 @@ TEST_F(CampaignFindingsTest, TestsNamedBeforehandAreHolmsAndTheRestIsExploratory
                                           "M1 against a power of K"));
   EXPECT_LE(a.findings.secondary[1].adjusted, 0.05);
   EXPECT_EQ(a.findings.secondary[2].arm, "f4");  // at the primary's S
-  const std::string table = CampaignTable(a);
+  const std::string table = CampaignTable(a, Detail::kAll);
   EXPECT_THAT(table, testing::ContainsRegex("primary +s4 +ln eta "));
   EXPECT_THAT(table, testing::ContainsRegex("secondary: S = 8 +s8 .* shown"));
   EXPECT_THAT(table, HasSubstr("Everything else is exploratory, arms f8, b8."));

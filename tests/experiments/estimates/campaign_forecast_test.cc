@@ -131,7 +131,7 @@ backward = "none"
 TEST_F(CampaignForecast, CalibrationHasTheActivationPart) {
   const int64_t e = WriteSyntheticCampaign(*record_, {});
   const nlohmann::json json = nlohmann::json::parse(CalibrationJson(Analysed(e)));
-  EXPECT_EQ(json["schema"], "calibration/1");
+  EXPECT_EQ(json["schema"], "longhaul.calibration/1");
   EXPECT_THAT(std::string(json["plan_sha256"]), SizeIs(64));
   ASSERT_THAT(json["activation"], SizeIs(2));
   const nlohmann::json& off = json["activation"][0];

@@ -123,7 +123,7 @@ TEST_F(CampaignVerdicts, AControlThatMissesItsTruthLeavesNoConclusion) {
   ASSERT_THAT(a.failed_controls, SizeIs(1));
   EXPECT_THAT(a.failed_controls.front(), HasSubstr("control@0.9 has a true eta of 0.9026 and was"));
   EXPECT_THAT(a.Resolvable(), testing::StartsWith("CONTROLS FAILED, no conclusion is drawn: "));
-  EXPECT_THAT(CampaignTable(a), testing::StartsWith(a.Resolvable()));
+  EXPECT_THAT(CampaignTable(a), testing::StartsWith("CONTROLS FAILED, no conclusion is drawn: "));
   EXPECT_EQ(Arm(a, "s8").verdict(), Verdict::kNoConclusion);
   EXPECT_EQ(a.families.front().verdict(), Verdict::kNoConclusion);
   const nlohmann::json calibration = nlohmann::json::parse(CalibrationJson(a));

@@ -97,7 +97,7 @@ TEST_F(DilocoFindingsTest, AnotherGlobalBatchIsNoCell) {
   const CampaignAnalysis a = Analysed(w);
   EXPECT_THAT(a.diloco.cells, IsEmpty());
   EXPECT_THAT(a.diloco.factors, IsEmpty());
-  EXPECT_THAT(CampaignTable(a), Not(HasSubstr("DiLoCo")));
+  EXPECT_THAT(CampaignTable(a, Detail::kAll), Not(HasSubstr("DiLoCo")));
 }
 
 TEST_F(DilocoFindingsTest, AnotherAlgorithmOrRateIsNoCellButAnEntryOfItsOwn) {
@@ -175,7 +175,8 @@ TEST_F(DilocoFindingsTest, CellBelowTheSmallestBudgetGivesNoFactor) {
   const DilocoFactor& f = Named(a, "eta_H(10 | M = 2)");
   EXPECT_FALSE(f.ln);
   EXPECT_THAT(f.note, HasSubstr("below"));
-  EXPECT_THAT(CampaignTable(a), testing::ContainsRegex("eta_H.10 . M = 2. +0 +a term lies below"));
+  EXPECT_THAT(CampaignTable(a, Detail::kAll),
+              testing::ContainsRegex("eta_H.10 . M = 2. +0 +a term lies below"));
 }
 
 TEST_F(DilocoFindingsTest, CalibrationHasTotalsAndThePlannersSplit) {

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 // The summary of a run over loopback whose step i took i ms, half of it compute.
-std::string SummaryOf(int64_t steps) {
+std::string SummaryOf(int64_t steps, Detail detail = Detail::kScreen) {
   const std::string folder = testing::TempDir() + "step_time_text_" + std::to_string(getpid());
   std::filesystem::remove_all(folder);
   std::string text;
@@ -50,7 +50,7 @@ std::string SummaryOf(int64_t steps) {
     crossing.dst_rank = 1;
     crossing.message_bytes = 1234;
     EXPECT_TRUE(record.AddCrossings(run, std::span(&crossing, 1)).ok());
-    text = *StepTimeSummary(record, run, spec);
+    text = *StepTimeSummary(record, run, spec, detail);
   }
   std::filesystem::remove_all(folder);
   return text;
@@ -135,7 +135,10 @@ TEST(StepTimeAnalysis, ATiedHeadsCrossingIsNotTheBoundarysOnItsPath) {
 }
 
 TEST(StepTimeSummary, InOneProcessNobodyCountedBytes) {
-  EXPECT_THAT(SummaryOf(4), AllOf(HasSubstr("sent B"), HasSubstr("1234"), Not(HasSubstr("count"))));
+  EXPECT_THAT(SummaryOf(4, Detail::kAll),
+              AllOf(HasSubstr("sent B"), HasSubstr("1234"), Not(HasSubstr("count"))));
+  EXPECT_THAT(SummaryOf(4),
+              AllOf(HasSubstr("sent MB"), HasSubstr("0.001"), Not(HasSubstr("count"))));
 }
 
 }  // namespace

@@ -123,6 +123,26 @@ TEST_F(ReportCompareTest, ABoundHasNoDifference) {
   EXPECT_FALSE(s8->Apart());
 }
 
+// A folder given twice, through a link, or as a copy.
+TEST_F(ReportCompareTest, TheSameRunsOnBothSidesAreRefused) {
+  {
+    Record a = Make("a", {});
+    ASSERT_TRUE(a.AddFacts(1, {{kRunIdFact, "one"}}).ok());
+    Record other = Make("other", {});
+    ASSERT_TRUE(other.AddFacts(1, {{kRunIdFact, "two"}}).ok());
+  }
+  std::filesystem::create_symlink(root_ + "/a", root_ + "/link");
+  std::filesystem::copy(root_ + "/a", root_ + "/copy");
+  const Record a = *Record::Open(root_ + "/a", Record::Mode::kRead);
+  for (const std::string name : {"a", "link", "copy"}) {
+    const Record b = *Record::Open(root_ + "/" + name, Record::Mode::kRead);
+    const absl::Status status = CompareRecords(a, b).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("are runs of the first")) << name;
+  }
+  EXPECT_TRUE(CompareRecords(a, *Record::Open(root_ + "/other", Record::Mode::kRead)).ok());
+}
+
 TEST_F(ReportCompareTest, NothingInCommonIsOneLine) {
   const Record a = Make("a", {});
   Record b = *Record::Open(root_ + "/b", Record::Mode::kWrite);

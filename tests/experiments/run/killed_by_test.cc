@@ -43,14 +43,14 @@ TEST_F(KilledByTest, AKillByHandIsNotBlamedOnMemory) {
 TEST_F(KilledByTest, AnOutOfMemoryKillOfTheControlGroupIsNamed) {
   const KilledBy killed = Start();
   files_["/sys/fs/cgroup/box/memory.events"] = "oom 3\noom_kill 2\n";
-  EXPECT_THAT(killed.Text(SIGKILL), HasSubstr("memory ran out, says the kernel"));
+  EXPECT_THAT(killed.Text(SIGKILL), HasSubstr("out of memory (OOM kill in this control group)"));
 }
 
 TEST_F(KilledByTest, OneElsewhereOnTheMachineIsToldAsThat) {
   const KilledBy killed = Start();
   files_["/proc/vmstat"] = "oom_kill 5\n";
-  EXPECT_THAT(killed.Text(SIGKILL), AllOf(HasSubstr("while the kernel killed for lack of memory"),
-                                          Not(HasSubstr("control group"))));
+  EXPECT_THAT(killed.Text(SIGKILL),
+              AllOf(HasSubstr("possibly out of memory"), Not(HasSubstr("control group"))));
 }
 
 TEST_F(KilledByTest, ControlGroupsOfVersion1CountInTheirOwnFile) {
@@ -58,7 +58,7 @@ TEST_F(KilledByTest, ControlGroupsOfVersion1CountInTheirOwnFile) {
             {"/sys/fs/cgroup/memory/job/7/memory.oom_control", "under_oom 0\noom_kill 0\n"}};
   const KilledBy killed = Start();
   files_["/sys/fs/cgroup/memory/job/7/memory.oom_control"] = "under_oom 0\noom_kill 1\n";
-  EXPECT_THAT(killed.Text(SIGKILL), HasSubstr("memory ran out"));
+  EXPECT_THAT(killed.Text(SIGKILL), HasSubstr(": out of memory"));
 }
 
 TEST_F(KilledByTest, AContainerSeesItsGroupAsTheRoot) {
@@ -66,13 +66,13 @@ TEST_F(KilledByTest, AContainerSeesItsGroupAsTheRoot) {
             {"/sys/fs/cgroup/memory.events", "oom_kill 0\n"}};
   const KilledBy killed = Start();
   files_["/sys/fs/cgroup/memory.events"] = "oom_kill 1\n";
-  EXPECT_THAT(killed.Text(SIGKILL), HasSubstr("memory ran out"));
+  EXPECT_THAT(killed.Text(SIGKILL), HasSubstr(": out of memory"));
 }
 
 TEST_F(KilledByTest, WhereNothingCountsItSaysSo) {
   files_.clear();
   EXPECT_EQ(Start().Text(SIGKILL),
-            "killed by signal 9 (Killed); whether memory ran out can't be told here");
+            "killed by signal 9 (Killed); cause unknown: this kernel exposes no OOM counters");
 }
 
 TEST(KilledBy, ReadsThisMachinesFilesWithoutHarm) {

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "experiments/record/row_json.h"
+
 namespace longhaul {
 namespace {
 
@@ -65,7 +69,47 @@ TEST_F(RunViewTest, TheLastStepHasNothingLeft) {
   Step(view, 1);
   clock_.now += absl::Seconds(100);
   Step(view, 101);
+  view.End();
   EXPECT_THAT(Printed(), AllOf(EndsWith("1.000 s/step\n"), Not(HasSubstr("left"))));
+}
+
+// Ten hours of a step a second, 60 links of which one is slow, 200 facts: a screenful.
+TEST_F(RunViewTest, HoweverLongAndWideARunIsItsLinesFitAScreen) {
+  spec_.train.steps = 36000;
+  spec_.net.transport = "ucx";
+  spec_.net.profile = "p";
+  RunView view(spec_, out_, clock_);
+  for (int i = 0; i < 200; ++i) {
+    view.Observe({{"event", "fact"}, {"key", "node_fact_" + std::to_string(i)}, {"value", i}});
+  }
+  view.Observe({{"event", "fact"}, {"key", "engine"}, {"value", "cpu"}});
+  LinkRow link{.phase = LinkPhase::kBefore, .src_node = 0, .dst_node = 1, .nominal_rtt_s = 0.065};
+  for (int i = 0; i < 60; ++i) {
+    link.dst_node = i + 1;
+    link.rtt_median_s = i == 17 ? 0.09 : 0.0651;
+    link.ok = i != 17;
+    link.why = link.ok ? "" : "slow";
+    view.Observe(EventOf("link", link));
+  }
+  for (int64_t step = 1; step <= 36000; ++step) {
+    clock_.now += absl::Seconds(1);
+    Step(view, step);
+  }
+  view.End();
+  const std::string text = Printed();
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 16) << text;
+  EXPECT_THAT(text,
+              HasSubstr("links before: 59 of 60 paths ok; worst: RTT 90.00 of 65.00 ms (0 > 18)"));
+  EXPECT_THAT(text, HasSubstr("link 0 > 18 OUT OF BOUNDS: slow"));
+  EXPECT_THAT(text, HasSubstr("2 workers on p, engine cpu\n"));
+  EXPECT_THAT(text, HasSubstr("step 36000/36000"));
+  EXPECT_THAT(text, Not(HasSubstr("node_fact")));
+}
+
+TEST_F(RunViewTest, EverythingIsThereWhereItIsAskedFor) {
+  RunView view(spec_, out_, clock_, RunView::Detail::kAll);
+  view.Observe({{"event", "fact"}, {"key", "node_mtu"}, {"value", "1500"}});
+  EXPECT_THAT(Printed(), AllOf(HasSubstr("node_mtu"), HasSubstr("1500\n")));
 }
 
 // After a resume the first step seen is not the first step there is.

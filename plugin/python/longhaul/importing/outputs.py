@@ -70,14 +70,15 @@ class Outputs:
     def open(self, path):
         """A binary file that will be `path`."""
         self.check(path)
-        folder, name = os.path.split(path)
+        final = os.path.realpath(path) if os.path.islink(path) else path  # a link stays, its target is new
+        folder, name = os.path.split(final)
         try:
             self._make_folder(folder)
             temporary = os.path.join(folder, f".{name}.part{os.getpid()}")
             file = open(temporary, "wb")
         except OSError as error:
             raise Refused(f"make {path}: {error.strerror}") from error
-        self.begun.append((temporary, path))
+        self.begun.append((temporary, final))
         return file
 
     def text(self, path, text):
