@@ -106,8 +106,9 @@ std::string Sensitivity(const ArmResult& arm) {
   }
   return fmt::format(
       " Sensitivity of a planner (no verdict on other models): eight stages (K = {:g}) have an "
-      "efficiency of {} with this q and {:.2f} with 0.995; {:g} or more takes q >= {:.4f}.",
-      k, eta, std::pow(kAssumedQ, k), kEightStageFloor, std::pow(kEightStageFloor, 1 / k));
+      "efficiency of {} with this q and {:.2f} with {:.3f}; {:g} or more takes q >= {:.4f}.",
+      k, eta, std::pow(AssumedQ(arm.directions()), k), AssumedQ(arm.directions()), kEightStageFloor,
+      std::pow(kEightStageFloor, 1 / k));
 }
 
 }  // namespace
@@ -119,13 +120,8 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
   }
   const ArmResult* primary = Primary(a);
   if (!a.curve || primary == nullptr) return "";
-<<<<<<< HEAD
-  std::string text = "In words: " + CostOf(*primary) + ".";
-  std::vector<std::string_view> below, above, above_one_way, open, single;
-=======
   std::string text = CostOf(*primary) + ".";
-  std::vector<std::string_view> below, above, open, single;
->>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
+  std::vector<std::string_view> below, above, above_one_way, open, single;
   const ArmResult* nearest = nullptr;  // of the open ones, the one that needs the fewest seeds
   for (const ArmResult& arm : a.arms) {
     if (!arm.HasQ() || !arm.off || arm.role != Role::kArm) continue;

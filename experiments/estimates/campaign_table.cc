@@ -88,8 +88,6 @@ std::string FamilyLines(const Family& family) {
                     WithInterval(family.off->q, 4), family.fitted_depths(),
                     family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()),
                     family.on ? WithInterval(family.on->q, 4) : family.on_note);
-<<<<<<< HEAD
-=======
 }
 
 // The arms with the codec off at evaluation and, in a second row where there are few, on.
@@ -124,7 +122,6 @@ std::string ArmsGrid(const CampaignAnalysis& a) {
     table.Add(std::move(row));
   }
   return GridText(table);
->>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
 }
 
 }  // namespace

@@ -17,15 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
-<<<<<<< HEAD
 std::string Document(const std::string& rest, double parameters = 1.1e6) {
-  return R"({"schema":"calibration/1","plan_sha256":"abc","commit":"def","params":)" +
+  return R"({"schema":"longhaul.calibration/1","plan_sha256":"abc","commit":"def","params":)" +
          std::to_string(parameters) + (rest.empty() ? "" : "," + rest) + "}";
-=======
-std::string Document(const std::string& rest) {
-  return R"({"schema":"longhaul.calibration/1","plan_sha256":"abc","commit":"def","params":1.1e6)" +
-         (rest.empty() ? "" : "," + rest) + "}";
->>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
 }
 
 std::string Q(double low, double q, double high, const std::string& more = "") {

@@ -25,11 +25,7 @@ constexpr char kEight[] = "8 stages keep eta_act >= 0.90";
 CalibrationPlan PlanOf(const std::string& q, const std::string& ratio,
                        const std::string& more = "") {
   const std::string text =
-<<<<<<< HEAD
-      R"({"schema":"calibration/1","plan_sha256":"abc","commit":"def","params":240e9,)"
-=======
-      R"({"schema":"longhaul.calibration/1","plan_sha256":"abc","commit":"def","params":1.1e6,)"
->>>>>>> f4311a952febdeef95846e53a3c3c4f04694f756
+      R"({"schema":"longhaul.calibration/1","plan_sha256":"abc","commit":"def","params":240e9,)"
       R"("activation":[{"codec":"c","direction":"both","eval":"off",)" +
       q + (ratio.empty() ? "" : R"(,"ratio":)" + ratio) + "}]" + more + "}";
   absl::StatusOr<Calibration> calibration = ParseCalibration(text, "q.json");
