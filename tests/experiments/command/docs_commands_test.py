@@ -24,7 +24,7 @@ from importing.__main__ import parser_of  # noqa: E402
 
 
 def words_of(line):
-    """The words of each `longhaul` command in a line of shell, without the name. N stands for a number, A|B for either,
+    """The words of each `longhaul` command in a line of shell, without the name. N or ID stands for a number, A|B for either,
     [..] for what may be left out, NAME for a campaign, COMMAND for a command of `net`."""
     line = re.sub(r"\bNAME\b", "activation-small", re.sub(r"\bCOMMAND\b", "up", line))
     line = re.sub(r"(?<=\w)\|(?=\w)[\w|]*", "", line)
@@ -46,7 +46,7 @@ def words_of(line):
             if "=" not in token:
                 token = token.strip("[]")
             if token not in ("..", "..."):
-                commands[-1].append("3" if re.fullmatch("[A-Z]", token) else token)
+                commands[-1].append("3" if re.fullmatch("[A-Z]|ID", token) else token)
         else:
             start = token in ("$", "--no-python") or "=" in token and not token.startswith("-")
     return [words for words in commands if words is not None]
