@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_split.h"
 #include "experiments/command/command.h"
 #include "experiments/command/measure_progress.h"
 #include "experiments/command/output.h"
@@ -261,7 +262,9 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
     fmt::print(out.progress(), "{}\n", line);
   }
   // The error below points at it.
-  fmt::print(refused && out.quiet() ? stderr : out.progress(), "{}\n", forecast->text);
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(forecast->text, '\n'))) {
+    fmt::print(refused && out.quiet() ? stderr : out.progress(), "{}", Wrapped(line, 110, "  "));
+  }
   if (!refused) {
     return std::map<std::string, std::string>{
         {kForecastFact, forecast->text},

@@ -82,12 +82,12 @@ std::string FamilyLines(const Family& family) {
   for (const ArmResult* arm : family.arms) names.push_back(arm->arm);
   std::string text = fmt::format("{} ({}): ", family.codecs, fmt::join(names, ", "));
   if (!family.off) return fmt::format("{}{}\n", text, family.note);
-  return text + fmt::format(
-                    "q per crossing {} over {} depth{} together (M1), {}\n  with the codec on at "
-                    "evaluation {}\n",
-                    WithInterval(family.off->q, 4), family.fitted_depths(),
-                    family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()),
-                    family.on ? WithInterval(family.on->q, 4) : family.on_note);
+  text += fmt::format("q per crossing {} over {} depth{} together (M1), {}",
+                      WithInterval(family.off->q, 4), family.fitted_depths(),
+                      family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()));
+  return Wrapped(text, 110, "  ") +
+         fmt::format("  with the codec on at evaluation {}\n",
+                     family.on ? WithInterval(family.on->q, 4) : family.on_note);
 }
 
 // The arms with the codec off at evaluation and, in a second row where there are few, on.
