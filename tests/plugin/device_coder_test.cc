@@ -83,6 +83,7 @@ struct Encoded {
             .after = nullptr,
             .seed = 1,
             .state = nullptr,
+            .raw_from = {},
             .inspect = {},
             .abandoned = {},
             .update = [this](EncodeUpdate update) { frame.set_value(std::move(update)); }};
