@@ -82,6 +82,19 @@ bool IsSafetensors(std::string_view content) {
          content.substr(sizeof header_bytes, 2) == "{\"";
 }
 
+// An object in each of its first two lines.
+bool IsJsonLines(std::string_view content) {
+  for (int line = 0; line < 2; ++line) {
+    const size_t end = content.find('\n');
+    if (end == std::string_view::npos) return false;
+    std::string_view object = content.substr(0, end);
+    if (object.ends_with('\r')) object.remove_suffix(1);
+    if (!object.starts_with("{\"") || !object.ends_with('}')) return false;
+    content.remove_prefix(end + 1);
+  }
+  return true;
+}
+
 bool IsPickle(std::string_view content) {
   const bool opens = content.starts_with("\x80\x04\x95") || content.starts_with("\x80\x05\x95");
   return opens && content.back() == '.';
@@ -286,6 +299,10 @@ absl::Status CheckHeader(const std::string& path, std::span<const std::byte> con
               "name a file of text or of token ids; weights are model.init's");
   }
   if (absl::Status s = CheckNumpy(path, text); !s.ok()) return s;
+  if (IsJsonLines(text)) {
+    return Is(path, "JSON lines, whose braces and keys would be trained on too",
+              "`longhaul import text NAME=FILE ..` takes the text of each line");
+  }
   if (IsPickle(text)) return Is(path, "a pickled Python object", kWriteIds);
   if (absl::Status s = CheckMegatron(path, text, width); !s.ok()) return s;
   return CheckTrainers(path, content, width);

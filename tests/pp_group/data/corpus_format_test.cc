@@ -71,6 +71,7 @@ TEST_F(CorpusFormat, WhatIsRightIsTaken) {
   EXPECT_EQ(Says("tokens:", BytesOf(std::vector<uint16_t>(4000, 0)), "zeros.bin"), "");
   EXPECT_EQ(Says("text:", Prose(4000)), "");
   EXPECT_EQ(Says("text:", Prose(100'000)), "");
+  EXPECT_EQ(Says("text:", "{\"a document\": 1}\n" + Prose(4000)), "") << "prose that begins so";
   std::string german, chinese;  // in Latin-1 and in UTF-8, both cut within a character
   for (int i = 0; i < 50'000; ++i) german += "f\xfcr ", chinese += "\xe4\xb8\xad\xe6\x96\x87";
   EXPECT_EQ(Says("text:", german), "");
@@ -131,6 +132,8 @@ TEST_F(CorpusFormat, HeadersOfOtherProgramsAreKnown) {
     EXPECT_THAT(Says(word, "\x28\xb5\x2f\xfd" + ids), HasSubstr("zstd"));
     EXPECT_THAT(Says(word, "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
                 HasSubstr("git lfs pull"));
+    EXPECT_THAT(Says(word, "{\"text\": \"a\"}\n{\"text\": \"b\"}\n" + Prose(4000)),
+                AllOf(HasSubstr("JSON lines"), HasSubstr("`longhaul import text")));
     EXPECT_THAT(Says(word, std::string("\x02\0\0\0\0\0\0\0{\"", 10) + ids),
                 HasSubstr("safetensors"));
   }
