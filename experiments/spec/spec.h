@@ -21,14 +21,14 @@ namespace longhaul {
 // experiments/estimates/training_advice.h).
 inline constexpr double kWarmUpShare = 0.05;
 
-// One run, as one TOML file says it. A plain value: code below the reader never sees TOML. A field
-// that is a choice has no default here and is required in the file; numbers of the field may have
-// one. Letters: S stages, G groups, M micro-batches, B rows, T context, H inner steps.
 // Steps of a run that are traced, from 1, both included.
 struct TraceSteps {
   int64_t first, last;
 };
 
+// One run, as one TOML file says it. A plain value: code below the reader never sees TOML. A field
+// that is a choice has no default here and is required in the file; hyperparameters may have one.
+// Letters: S stages, G groups, M micro-batches, B rows, T context, H inner steps.
 struct RunSpec {
   int64_t seed;  // >= 0: initial weights, data order, codec noise
 
