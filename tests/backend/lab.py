@@ -17,7 +17,7 @@ SLOW = 40  # ms, one way
 def labs():
     listed = subprocess.run([longhaul.lab.command(), "net", "list", "--json"], text=True,
                             stdout=subprocess.PIPE, check=True)
-    return [lab["name"] for lab in json.loads(listed.stdout)]
+    return [lab["name"] for lab in json.loads(listed.stdout)["labs"]]
 
 
 def processes_of(mark):
