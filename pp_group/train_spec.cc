@@ -48,6 +48,10 @@ absl::Status CheckOptimizers(const TrainSpec& spec) {
   if (inner.warmup_steps < 0 || inner.warmup_steps > spec.steps) {
     return Bad("warmup_steps ", inner.warmup_steps, " of ", spec.steps, " steps");
   }
+  if (inner.decay_steps < 0 || inner.decay_steps > spec.steps - inner.warmup_steps) {
+    return Bad("decay_steps ", inner.decay_steps, " behind ", inner.warmup_steps, " of warm-up in ",
+               spec.steps, " steps");
+  }
   for (double beta : {inner.beta1, inner.beta2}) {
     if (!(beta >= 0 && beta < 1)) return Bad("AdamW beta ", beta, ", want [0, 1)");
   }
@@ -369,6 +373,7 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "\ngroups=", spec.groups, "\nmicrobatches=", spec.microbatches,
       "\nbatch_rows=", spec.batch_rows, "\nsteps=", spec.steps, "\nlr=", Exact(a.lr),
       "\nmin_lr_fraction=", Exact(a.min_lr_fraction), "\nwarmup_steps=", a.warmup_steps,
+      a.decay_steps == 0 ? "" : absl::StrCat("\ndecay_steps=", a.decay_steps),
       "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2), "\neps=", Exact(a.eps),
       "\nweight_decay=", Exact(a.weight_decay), "\nclip_norm=", Exact(a.clip_norm),
       a.optimizer == "adamw" ? "" : absl::StrCat("\noptimizer=", a.optimizer),

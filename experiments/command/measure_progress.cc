@@ -12,6 +12,7 @@
 
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
+#include "experiments/run/branches.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/run/run_place.h"
@@ -110,6 +111,11 @@ absl::Status TrainTheRest(Record& record, int64_t experiment, const std::vector<
   fmt::print(out, "{} runs, {} done before; {}\n", runs.size(), runs.size() - todo.size(),
              by_cores ? fmt::format("as many at a time as {} cores hold", limits.cores)
                       : fmt::format("{} at a time", limits.jobs));
+  const Branches branches(record.folder(), todo);
+  if (branches.count() > 0) {
+    fmt::print(out, "{} runs branch off longer ones: {:.2f} M tokens are trained once\n",
+               branches.count(), static_cast<double>(branches.SharedTokens()) / 1e6);
+  }
   if (absl::Status s = SayWhoElse(record, experiment, out); !s.ok()) return s;
   std::fflush(out);
   CancelSignal cancel;

@@ -2,10 +2,13 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "experiments/run/branches.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/run/run_process.h"
@@ -21,10 +24,12 @@ struct Running {
   int64_t tokens_seen = 0;
 };
 
-absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& planned) {
+absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& planned,
+                              const Branching& branching) {
   Running running{.planned = &planned};
   running.recorder = std::make_unique<RunRecorder>(record, run, planned.spec);
-  absl::StatusOr<std::unique_ptr<RunProcess>> process = RunProcess::Start(planned.spec, "");
+  absl::StatusOr<std::unique_ptr<RunProcess>> process =
+      RunProcess::Start(planned.spec, "", branching);
   if (!process.ok()) return running.recorder->Finish(process.status());
   running.process = *std::move(process);
   return running;
@@ -52,11 +57,22 @@ class Pool {
  public:
   Pool(Record& record, int64_t experiment, const std::vector<PlannedRun>& planned,
        const PoolLimits& limits)
-      : record_(record), experiment_(experiment), limits_(limits) {
+      : record_(record),
+        experiment_(experiment),
+        limits_(limits),
+        branches_(record.folder(), planned) {
     progress_.runs = planned.size();
+    progress_.tokens = -branches_.SharedTokens();
     for (const PlannedRun& p : planned) {
       todo_.push_back(&p);
       progress_.tokens += TrainTokens(p.spec);
+    }
+    // Of each seed the trunk first: others wait for it.
+    for (auto begin = todo_.begin(); begin != todo_.end();) {
+      const auto end = std::find_if(
+          begin, todo_.end(), [seed = (*begin)->seed](const auto* p) { return p->seed != seed; });
+      std::stable_partition(begin, end, [&](const auto* p) { return branches_.IsTrunk(*p); });
+      begin = end;
     }
   }
 
@@ -68,6 +84,8 @@ class Pool {
   // Ends what runs.
   absl::Status Stop(const absl::Status& why);
 
+  // Since the last call a run that waited can begin.
+  bool MoreCanBegin();
   bool over() const { return running_.empty() && (todo_.empty() || !failure_.ok()); }
   const absl::Status& failure() const { return failure_; }
   CampaignProgress progress() const {
@@ -80,14 +98,18 @@ class Pool {
   absl::StatusOr<int64_t> BusyCores();
   bool Fits(const PlannedRun& next, int64_t busy) const;
   void Leave(const PlannedRun& planned);
+  // For the state that it begins from, which a run that is planned or running will leave.
+  bool MustWait(const PlannedRun& planned) const;
 
   Record& record_;
   const int64_t experiment_;
   const PoolLimits limits_;
+  const Branches branches_;
   CampaignProgress progress_;
   std::vector<const PlannedRun*> todo_;  // neither trained nor running here
   std::vector<Running> running_;
   absl::Status failure_;
+  ptrdiff_t ready_ = 0;  // of todo_, whose state is there
 };
 
 // By living runs of this campaign, here and in other processes on this machine.
@@ -108,6 +130,18 @@ void Pool::Leave(const PlannedRun& planned) {
   progress_.tokens -= TrainTokens(planned.spec);
 }
 
+bool Pool::MustWait(const PlannedRun& planned) const {
+  const PlannedRun* trunk = branches_.TrunkOf(planned);
+  if (trunk == nullptr || branches_.Ready(planned)) return false;
+  const auto is_trunk = [trunk](const Running& running) { return running.planned == trunk; };
+  return std::ranges::find(todo_, trunk) != todo_.end() || std::ranges::any_of(running_, is_trunk);
+}
+
+bool Pool::MoreCanBegin() {
+  const auto is_ready = [this](const PlannedRun* planned) { return branches_.Ready(*planned); };
+  return std::exchange(ready_, std::ranges::count_if(todo_, is_ready)) < ready_;
+}
+
 absl::Status Pool::Fill() {
   if (!failure_.ok() || todo_.empty()) return absl::OkStatus();
   if (absl::StatusOr<int> settled = record_.SettleDeadRuns(); !settled.ok()) {
@@ -120,20 +154,21 @@ absl::Status Pool::Fill() {
   bool full = false;
   for (const PlannedRun* planned : todo_) {
     full = full || !Fits(*planned, *busy);
+    const bool waits = MustWait(*planned);
     absl::StatusOr<Claim> claim =
-        full ? record_.LookUpClaim(experiment_, planned->arm, planned->seed)
-             : record_.ClaimRun(PlannedRow(*planned, experiment_));
+        full || waits ? record_.LookUpClaim(experiment_, planned->arm, planned->seed)
+                      : record_.ClaimRun(PlannedRow(*planned, experiment_));
     if (!claim.ok()) return claim.status();
     if (claim->outcome == Claim::Outcome::kFinished) {
       Leave(*planned);
       continue;
     }
     if (claim->outcome == Claim::Outcome::kElsewhere) ++progress_.elsewhere;
-    if (claim->outcome == Claim::Outcome::kElsewhere || full) {
+    if (claim->outcome == Claim::Outcome::kElsewhere || full || waits) {
       left.push_back(planned);
       continue;
     }
-    absl::StatusOr<Running> started = Start(record_, claim->run, *planned);
+    absl::StatusOr<Running> started = Start(record_, claim->run, *planned, branches_.Of(*planned));
     if (!started.ok()) return started.status();
     running_.push_back(*std::move(started));
     *busy += CoresNeeded(planned->spec);
@@ -171,6 +206,7 @@ absl::Status Pool::Read(size_t i) {
         absl::Status(outcome.code(), fmt::format("arm '{}', seed {}: {}", planned.arm, planned.seed,
                                                  std::string(outcome.message())));
   }
+  branches_.Finished(*running_[i].planned);
   ++progress_.done;
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
   return absl::OkStatus();
@@ -215,8 +251,8 @@ absl::Status RunAll(Record& record, int64_t experiment, const std::vector<Planne
       if (absl::Status s = pool.Read(i); !s.ok()) return pool.Stop(s);
     }
     on_progress(pool.progress());
-    // When a place is free, and when nothing came in a second.
-    fill = pool.progress().running < running || ready.empty();
+    // When a place is free, when a run need not wait any more, and when nothing came in a second.
+    fill = pool.progress().running < running || pool.MoreCanBegin() || ready.empty();
   }
 }
 

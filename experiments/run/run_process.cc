@@ -47,7 +47,7 @@ void LeaveTerminalSignals() {
 
 // The child of a loopback run. It dies with the command and leaves terminal signals to it.
 [[noreturn]] void InProcessMain(const RunSpec& spec, const std::string& checkpoint_directory,
-                                int events_fd, pid_t parent) {
+                                const Branching& branching, int events_fd, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);   // the command died before the line above
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the command's alone
@@ -57,11 +57,12 @@ void LeaveTerminalSignals() {
   sigaddset(&terminate, SIGTERM);
   sigprocmask(SIG_BLOCK, &terminate, nullptr);  // in_process.h
   FdEventSink sink(events_fd);
-  _exit(RunInProcess(spec, checkpoint_directory, GpuBytesOfRank(spec, 0), sink).ok() ? 0 : 1);
+  const int64_t gpu_bytes = GpuBytesOfRank(spec, 0);
+  _exit(RunInProcess(spec, checkpoint_directory, branching, gpu_bytes, sink).ok() ? 0 : 1);
 }
 
 absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& checkpoint_directory,
-                                   int events_fd) {
+                                   const Branching& branching, int events_fd) {
   if (spec.program) {
     const absl::StatusOr<LabProcess> lab = StartLab(
         [&spec, events_fd, outside = PidNamespace()] {
@@ -76,7 +77,7 @@ absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& check
   if (spec.net.transport == "loopback") {
     const pid_t parent = getpid();
     const pid_t child = fork();
-    if (child == 0) InProcessMain(spec, checkpoint_directory, events_fd, parent);
+    if (child == 0) InProcessMain(spec, checkpoint_directory, branching, events_fd, parent);
     if (child < 0) return ErrnoStatus("fork the run's process");
     return child;
   }
@@ -96,10 +97,10 @@ absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& check
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunProcess>> RunProcess::Start(
-    const RunSpec& spec, const std::string& checkpoint_directory) {
+    const RunSpec& spec, const std::string& checkpoint_directory, const Branching& branching) {
   int events[2];
   if (pipe2(events, O_CLOEXEC) != 0) return ErrnoStatus("make the event pipe");
-  absl::StatusOr<pid_t> pid = StartProcess(spec, checkpoint_directory, events[1]);
+  absl::StatusOr<pid_t> pid = StartProcess(spec, checkpoint_directory, branching, events[1]);
   close(events[1]);
   if (!pid.ok()) {
     close(events[0]);

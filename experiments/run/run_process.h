@@ -12,6 +12,7 @@
 #include "experiments/run/standstill.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
+#include "experiments/train/run_loop.h"
 #include "netem/kernel/posix.h"
 
 namespace longhaul {
@@ -25,8 +26,10 @@ namespace longhaul {
 // Thread safety: none. Start from the main thread, while no other thread exists.
 class RunProcess {
  public:
+  // `branching`: of a run over loopback alone.
   static absl::StatusOr<std::unique_ptr<RunProcess>> Start(const RunSpec& spec,
-                                                           const std::string& checkpoint_directory);
+                                                           const std::string& checkpoint_directory,
+                                                           const Branching& branching = {});
   ~RunProcess();
   RunProcess(const RunProcess&) = delete;
   RunProcess& operator=(const RunProcess&) = delete;

@@ -69,6 +69,11 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   if (c.warmup_share) r.Within("warmup_share", *c.warmup_share, 0, 1);
   r.Check(!c.warmup_share || Find(root, "train.warmup_steps") == nullptr, "warmup_share",
           "is given, and train.warmup_steps too; give one");
+  const std::string* rate = FindAs<std::string>(root, "train.schedule");
+  r.Check(rate == nullptr || *rate != "wsd" || Find(root, "train.warmup_steps") != nullptr,
+          "budgets",
+          "branch off one run where train.schedule is \"wsd\", and need its warm-up: give "
+          "train.warmup_steps");
   r.Check(c.budgets.size() >= 2, "budgets", "must be at least two distinct fractions");
   r.Check(std::count(c.budgets.begin(), c.budgets.end(), 1.0) == 1, "budgets",
           "must contain 1.0: arms are compared with the reference at D0");

@@ -47,6 +47,8 @@ constexpr IdleKey kIdleKeys[] = {
     {"train.beta2", WithoutSecondMoment, "the inner optimizer has no second moment"},
     {"train.eps", WithoutSecondMoment, "the inner optimizer has no second moment"},
     {"train.clip_norm", Unclipped, "the inner optimizer clips no gradient"},
+    {"train.decay_share", [](const RunSpec& s) { return s.train.schedule != "wsd"; },
+     "it is of train.schedule = \"wsd\""},
     {"schedule.depth", [](const RunSpec& s) { return s.schedule.kind != "1f1b-deep"; },
      "it is of schedule.kind = \"1f1b-deep\""},
     {"boundary.mask_gradients", [](const RunSpec& s) { return CodecText(s).forward == "none"; },

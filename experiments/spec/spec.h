@@ -73,8 +73,13 @@ struct RunSpec {
     std::optional<int64_t> steps;   // inner steps; exactly one of the two
     int64_t batch_rows;             // B, per group and inner step
     int64_t microbatches;           // M, divides batch_rows
-    double lr;                      // peak; cosine over the run's own length
-    double min_lr_fraction = 0.1;
+    double lr;                      // peak
+    // How the rate falls from there: "cosine" (or empty), over the run's own length, or "wsd"
+    // (warm-up, stable, decay): it stays, then falls along a line in the last decay_share of the
+    // steps. Runs of different lengths are then the same run until the shorter one decays.
+    std::string schedule = {};
+    std::optional<double> decay_share = {};  // of "wsd": kDecayShare
+    double min_lr_fraction = 0.1;            // of the peak, after the last step
     // Linear; the reader fills in kWarmUpShare of the run's steps, rounded up, where none are given.
     std::optional<int64_t> warmup_steps = {};
     std::string optimizer = {};  // a name of InnerOptimizerNames(); empty: the outer algorithm's
@@ -288,6 +293,9 @@ struct SpecNames {
 int64_t TokensPerStep(const RunSpec& spec);
 // Inner steps of the run: `steps`, or `tokens` rounded to whole steps, at least 1.
 int64_t Steps(const RunSpec& spec);
+// The last steps, in which the learning rate of "wsd" falls: its share of all, rounded up; else 0.
+constexpr double kDecayShare = 0.2;
+int64_t DecaySteps(const RunSpec& spec);
 // Tokens really trained on: Steps * TokensPerStep. The D of an arm.
 int64_t TrainTokens(const RunSpec& spec);
 

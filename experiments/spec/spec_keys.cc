@@ -58,6 +58,8 @@ const SpecKey kKeys[] = {
     {"train", "batch_rows", kMust, Whole{1, 1 << 20}, "rows", FIELD(train.batch_rows)},
     {"train", "microbatches", kMust, Whole{1, 65536}, "", FIELD(train.microbatches)},
     {"train", "lr", kMust, Real{kTiny, kHuge}, "", FIELD(train.lr)},
+    {"train", "schedule", kMay, OneOf{{"cosine", "wsd"}}, "", FIELD(train.schedule)},
+    {"train", "decay_share", kMay, Real{kTiny, 1}, "", FIELD(train.decay_share)},
     {"train", "min_lr_fraction", kMay, Real{0, 1}, "", FIELD(train.min_lr_fraction)},
     {"train", "warmup_steps", kMay, Whole{0, kMany}, "steps", FIELD(train.warmup_steps)},
     {"train", "optimizer", kMay, OneOf{InnerOptimizerNames()}, "", FIELD(train.optimizer)},

@@ -50,8 +50,8 @@ bool TerminationPending() {
   return sigpending(&pending) == 0 && sigismember(&pending, SIGTERM) == 1;
 }
 
-absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, int64_t gpu_bytes,
-                 FdEventSink& sink) {
+absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory,
+                 const Branching& branching, int64_t gpu_bytes, FdEventSink& sink) {
   UseTensorMemory();
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
@@ -66,6 +66,8 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (absl::Status s = TakeGpu(spec, /*rank=*/0, gpu_bytes, sink); !s.ok()) return s;
   std::vector<LocalRank> local;
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  options.branching = branching;
+  if (!branching.begin_in.empty()) options.restore_from = branching.begin_in;
   if (!options.checkpoint_directory.empty()) options.stop_asked = TerminationPending;
   absl::StatusOr<std::shared_ptr<BoundaryCodecs>> codecs = BoundaryCodecs::Of(spec);
   if (!codecs.ok()) return codecs.status();
@@ -105,8 +107,8 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
 }  // namespace
 
 absl::Status RunInProcess(const RunSpec& spec, const std::string& checkpoint_directory,
-                          int64_t gpu_bytes, FdEventSink& sink) {
-  const absl::Status status = Run(spec, checkpoint_directory, gpu_bytes, sink);
+                          const Branching& branching, int64_t gpu_bytes, FdEventSink& sink) {
+  const absl::Status status = Run(spec, checkpoint_directory, branching, gpu_bytes, sink);
   if (!status.ok()) sink.EmitFailure(0, 0, status);
   return status;
 }

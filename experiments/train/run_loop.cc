@@ -1,5 +1,6 @@
 #include "experiments/train/run_loop.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -142,6 +143,7 @@ class Training {
   absl::Status TellTimes(const std::vector<StepReport>& reports, absl::Duration begin);
   absl::Status TellStep(const std::vector<StepReport>& reports);
   absl::Status AfterStep(const std::vector<StepReport>& reports);
+  absl::Status LeaveForBranches();
   absl::Status Stop();
 
   Trainer& trainer_;
@@ -241,10 +243,25 @@ absl::Status Training::AfterStep(const std::vector<StepReport>& reports) {
   }
   if (absl::Status s = saving_.writer.Poll(); !s.ok()) return s;
   (void)TellUnwritten(saving_, ranks().front(), sink_);
+  if (absl::Status s = LeaveForBranches(); !s.ok()) return s;
   if (trainer_.step() < options_.steps && options_.stop_asked && options_.stop_asked()) {
     return Stop();
   }
   return CheckpointIsDue() ? Save(ranks()) : absl::OkStatus();
+}
+
+absl::Status Training::LeaveForBranches() {
+  const Branching& branching = options_.branching;
+  if (std::ranges::find(branching.leave_after, trainer_.step()) == branching.leave_after.end()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer_.Snapshot();
+  if (!snapshot.ok()) return snapshot.status();
+  const std::string folder = branching.FolderAfter(trainer_.step());
+  for (const Checkpoint& checkpoint : *snapshot) {
+    if (absl::Status s = WriteCheckpoint(folder, checkpoint); !s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 // Cancelled, with a checkpoint; or why there is none.
@@ -290,6 +307,8 @@ absl::Status EmitFailure(const absl::Status& failure, const Trainer& trainer, in
 }
 
 }  // namespace
+
+std::string Branching::FolderAfter(int64_t step) const { return absl::StrCat(leave_in, "/", step); }
 
 absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                      const RunLoopOptions& options, FdEventSink& sink) {

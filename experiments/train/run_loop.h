@@ -19,6 +19,14 @@ class ClockedSteps;
 class Membership;
 class TraceRecorder;
 
+// Runs that share their first steps (train.schedule = "wsd") hand them over in files.
+struct Branching {
+  std::string begin_in;  // a folder with the checkpoint to begin from; empty: step 1
+  std::string leave_in;  // where checkpoints of `leave_after` go, each in its own folder
+  std::vector<int64_t> leave_after;             // finished steps, ascending
+  std::string FolderAfter(int64_t step) const;  // LEAVE_IN/step
+};
+
 struct RunLoopOptions {
   int64_t steps;  // of the whole run
   OuterPlan outer;
@@ -29,9 +37,10 @@ struct RunLoopOptions {
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed
   int64_t checkpoints_kept;          // of each rank
   std::string restore_from;          // another run's folder to start from; empty: none
-  std::string interface;             // whose kernel counters are reported; empty: none
-  int phase_fd = -1;                 // phase_gate.h
-  std::optional<int> gpu = {};       // that the stages are on
+  Branching branching;
+  std::string interface;        // whose kernel counters are reported; empty: none
+  int phase_fd = -1;            // phase_gate.h
+  std::optional<int> gpu = {};  // that the stages are on
   // Asked after every step; true: a checkpoint is written, where there is a directory, and the run
   // ends with Cancelled. Only where all ranks of the run are local. May be empty.
   std::function<bool()> stop_asked = {};

@@ -63,6 +63,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .inner = {.lr = t.lr,
                             .min_lr_fraction = t.min_lr_fraction,
                             .warmup_steps = t.warmup_steps.value_or(0),
+                            .decay_steps = DecaySteps(spec),
                             .beta1 = t.beta1,
                             .beta2 = t.beta2,
                             .eps = t.eps,

@@ -34,11 +34,13 @@ double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps) {
   if (step < spec.warmup_steps) {
     return spec.lr * static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps);
   }
-  const int64_t length = std::max<int64_t>(1, steps - spec.warmup_steps);
+  const bool decays = spec.decay_steps > 0;
+  const int64_t begin = decays ? steps - spec.decay_steps : spec.warmup_steps;
+  const int64_t length = std::max<int64_t>(1, steps - begin);
   const double progress =
-      std::min(1.0, static_cast<double>(step - spec.warmup_steps) / static_cast<double>(length));
-  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));
-  return spec.lr * (spec.min_lr_fraction + (1 - spec.min_lr_fraction) * cosine);
+      std::clamp(static_cast<double>(step - begin) / static_cast<double>(length), 0.0, 1.0);
+  const double share = decays ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return spec.lr * (spec.min_lr_fraction + (1 - spec.min_lr_fraction) * share);
 }
 
 ClipSquares ClipSquaresOf(const Stage& stage) {

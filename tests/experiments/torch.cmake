@@ -74,6 +74,7 @@ longhaul_test(experiments/command/named_files_test.cc LIBS command_testing longh
 longhaul_test(experiments/elastic/round_store_test.cc experiments/elastic/own_faults_test.cc LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/train/temporary_folder_test.cc LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/run/worker_pool_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(experiments/command/branches_test.cc LIBS command_testing longhaul::experiments_data fmt::fmt LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/command/campaign_array_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/command/resume_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/run/memory_terms_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)

@@ -21,6 +21,7 @@ struct World {
   double eta;    // of one arm; at several depths it is eta^(K / 14)
   std::vector<double> budgets = {0.35, 0.5, 0.7, 0.85, 1.0, 1.25};
   double seed_effect = 0.012;
+  double trunk = 0;  // the share of its noise's variance that a reference has from its seed's trunk
 };
 
 struct Shares {
@@ -37,9 +38,10 @@ Shares Covered(const World& w, int seeds, std::mt19937_64& random) {
     for (const int64_t k : crossings) depths.push_back({k, {}});
     for (int64_t seed = 1; seed <= seeds; ++seed) {
       const double common = w.seed_effect * normal(random);
+      const double trunk = w.noise * std::sqrt(w.trunk) * normal(random);
       for (const double budget : w.budgets) {
-        reference.push_back(
-            {seed, budget, w.truth.Loss(budget) + common + w.noise * normal(random)});
+        const double own = w.noise * std::sqrt(1 - w.trunk) * normal(random);
+        reference.push_back({seed, budget, w.truth.Loss(budget) + common + trunk + own});
       }
       for (DepthPoint& depth : depths) {
         const double eta = std::pow(w.eta, static_cast<double>(depth.crossings) / 14);
@@ -84,6 +86,23 @@ TEST(Coverage, IntervalsHoldTheTruthOfTheDemosMeasuredCurve) {
   const MeasuredTruth truth = DemoModel();
   for (const double eta : {1.0, 0.95, 0.9, 0.75, 0.6}) {
     ExpectCoverage({truth, 0.006, eta, {0.503, 0.65, 0.8, 1.0, 1.1}}, random);
+  }
+}
+
+// Budgets of one seed that branch off one run (train.schedule = "wsd") share most of its noise, which
+// the arms do not.
+TEST(Coverage, IntervalsHoldTheTruthWhereBudgetsBranchOffOneTrunk) {
+  std::mt19937_64 random(11);
+  const MeasuredTruth truth = DemoModel();
+  for (const double trunk : {0.5, 0.9, 1.0}) {
+    for (const double eta : {1.0, 0.9, 0.75}) {
+      ExpectCoverage({.truth = truth,
+                      .noise = 0.006,
+                      .eta = eta,
+                      .budgets = {0.503, 0.65, 0.8, 1.0, 1.1},
+                      .trunk = trunk},
+                     random);
+    }
   }
 }
 

@@ -36,6 +36,21 @@ TEST(LearningRate, WithoutWarmUpBeginsAtThePeak) {
   EXPECT_DOUBLE_EQ(LearningRate(spec, 10, 10), 0.3);
 }
 
+TEST(LearningRate, WithADecayStaysAtThePeakAndFallsByALine) {
+  const AdamWSpec spec{.lr = 8, .min_lr_fraction = 0.25, .warmup_steps = 2, .decay_steps = 4};
+  const auto rate = [&](int64_t step, int64_t steps) { return LearningRate(spec, step, steps); };
+  EXPECT_DOUBLE_EQ(rate(0, 12), 4);
+  EXPECT_DOUBLE_EQ(rate(1, 12), 8);
+  EXPECT_DOUBLE_EQ(rate(7, 12), 8);
+  EXPECT_DOUBLE_EQ(rate(8, 12), 8) << "where the line begins";
+  EXPECT_DOUBLE_EQ(rate(9, 12), 6.5);
+  EXPECT_DOUBLE_EQ(rate(11, 12), 3.5);
+  EXPECT_DOUBLE_EQ(rate(12, 12), 2) << "after the last step";
+  for (int64_t step = 0; step < 8; ++step) {
+    EXPECT_DOUBLE_EQ(rate(step, 12), rate(step, 30)) << "the same until the shorter run decays";
+  }
+}
+
 TEST(LearningRate, OfAWarmUpAsLongAsTheRunIsALine) {
   const AdamWSpec spec{.lr = 4, .warmup_steps = 4};
   EXPECT_DOUBLE_EQ(LearningRate(spec, 1, 4), 2);
