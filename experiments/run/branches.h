@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "experiments/spec/campaign.h"
-#include "experiments/train/run_loop.h"
+#include "experiments/train/branching.h"
 
 namespace longhaul {
 

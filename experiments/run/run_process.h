@@ -11,8 +11,8 @@
 #include "experiments/run/endings.h"
 #include "experiments/run/standstill.h"
 #include "experiments/spec/spec.h"
+#include "experiments/train/branching.h"
 #include "experiments/train/event_stream.h"
-#include "experiments/train/run_loop.h"
 #include "netem/kernel/posix.h"
 
 namespace longhaul {

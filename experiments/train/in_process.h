@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "experiments/spec/spec.h"
+#include "experiments/train/branching.h"
 #include "experiments/train/event_stream.h"
-#include "experiments/train/run_loop.h"
 
 namespace longhaul {
 

@@ -308,8 +308,6 @@ absl::Status EmitFailure(const absl::Status& failure, const Trainer& trainer, in
 
 }  // namespace
 
-std::string Branching::FolderAfter(int64_t step) const { return absl::StrCat(leave_in, "/", step); }
-
 absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                      const RunLoopOptions& options, FdEventSink& sink) {
   const int rank = ranks.front().rank;

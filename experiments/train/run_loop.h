@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "experiments/train/branching.h"
 #include "experiments/train/capture.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/local_telemetry.h"
@@ -19,14 +20,6 @@ class ClockedSteps;
 class Membership;
 class TraceRecorder;
 
-// Runs that share their first steps (train.schedule = "wsd") hand them over in files.
-struct Branching {
-  std::string begin_in;  // a folder with the checkpoint to begin from; empty: step 1
-  std::string leave_in;  // where checkpoints of `leave_after` go, each in its own folder
-  std::vector<int64_t> leave_after;             // finished steps, ascending
-  std::string FolderAfter(int64_t step) const;  // LEAVE_IN/step
-};
-
 struct RunLoopOptions {
   int64_t steps;  // of the whole run
   OuterPlan outer;
@@ -37,7 +30,7 @@ struct RunLoopOptions {
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed
   int64_t checkpoints_kept;          // of each rank
   std::string restore_from;          // another run's folder to start from; empty: none
-  Branching branching;
+  Branching branching = {};
   std::string interface;        // whose kernel counters are reported; empty: none
   int phase_fd = -1;            // phase_gate.h
   std::optional<int> gpu = {};  // that the stages are on
