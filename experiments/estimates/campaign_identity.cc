@@ -42,8 +42,12 @@ struct TwoRuns {
       if (row.loss_nat) losses[{row.step, row.group_index}] = *row.loss_nat;
       hashes[{row.step, row.group_index, row.stage}] = row.parameter_hash;
     }
+    // A reference that branched off a longer run has rows from there on.
+    const bool branched = reference.facts.contains(kRestoredStepFact) && !theirs->empty();
+    const int64_t first = branched ? theirs->front().step : 1;
     size_t compared = 0;
     for (const StepRow& row : *ours) {
+      if (row.step < first) continue;
       if (row.loss_nat) {
         const auto loss = losses.find({row.step, row.group_index});
         if (loss == losses.end()) return fmt::format("step {}: only one has it", row.step);

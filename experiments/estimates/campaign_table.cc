@@ -79,8 +79,10 @@ std::string CurveLine(const ReferenceCurve& c) {
 
 std::string FamilyLines(const Family& family) {
   std::vector<std::string> names;
-  for (const ArmResult* arm : family.arms) names.push_back(arm->arm);
-  std::string text = fmt::format("{} ({}): ", family.codecs, fmt::join(names, ", "));
+  for (const ArmResult* arm : family.arms) {
+    names.push_back(fmt::format("{}, K = {}", arm->arm, arm->crossings));
+  }
+  std::string text = fmt::format("{} ({}): ", family.codecs, fmt::join(names, "; "));
   if (!family.off) return fmt::format("{}{}\n", text, family.note);
   text += fmt::format("q per crossing {} over {} depth{} together (M1), {}",
                       WithInterval(family.off->q, 4), family.fitted_depths(),

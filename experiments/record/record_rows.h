@@ -20,6 +20,8 @@ inline constexpr char kProgramFact[] = "program";
 inline constexpr char kComputeFact[] = "compute";
 // Workers of a run whose ranks have several stages.
 inline constexpr char kRanksFact[] = "ranks";
+// The step of another run's checkpoint that a run began with: its own first step is the next.
+inline constexpr char kRestoredStepFact[] = "restored_step";
 // Of every run: its own id, kept when records are merged, and its number among those of its arm
 // and seed.
 inline constexpr char kRunIdFact[] = "run_id", kAttemptFact[] = "attempt";

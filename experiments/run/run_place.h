@@ -16,8 +16,6 @@ namespace longhaul {
 constexpr char kIdentityFact[] = "identity";  // as in the owner file of its checkpoints
 // The first step of a run that went on from checkpoints of a run that its record does not know.
 constexpr char kPartialFromFact[] = "partial_from_step";
-// The step of another run's checkpoint that a run began with: its own first step is the next.
-constexpr char kRestoredStepFact[] = "restored_step";
 // What the links of an earlier part of a resumed run were found guilty of.
 constexpr char kEarlierLinksFact[] = "links_of_an_earlier_part";
 

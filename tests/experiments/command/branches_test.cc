@@ -91,6 +91,7 @@ TEST_F(BranchesTest, EndWithTheBitsOfRunsOfTheirOwn) {
   ASSERT_EQ(measured.exit_status, 0) << measured.output;
   // Of each seed the references at 0.5, 0.7 and 1 and the control at 0.85, off that at 1.2.
   EXPECT_THAT(measured.output, HasSubstr("8 runs branch off longer ones"));
+  EXPECT_THAT(measured.output, HasSubstr("bit-identical in 2 of 2 seeds"));
   std::map<std::string, std::string> alone;
   for (int id = 0; id < 14; ++id) {  // each run by itself, from its first step
     const CommandResult one =
