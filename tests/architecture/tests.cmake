@@ -37,3 +37,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT LONGHAUL_SANITIZER)
       ${PROJECT_BINARY_DIR}/compressors/CMakeFiles/longhaul_compressors.dir)
   set_tests_properties(architecture_isa_objects PROPERTIES LABELS cpu)
 endif()
+# What runs on a GPU when there is one, rehearsed.
+if(LONGHAUL_TORCH)
+  add_test(NAME bench_gpu_price_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/scripts/gpu_price_test.py
+    ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)
+  set_tests_properties(bench_gpu_price_test PROPERTIES LABELS cpu SKIP_RETURN_CODE 77 TIMEOUT 600 COST 100)
+endif()
