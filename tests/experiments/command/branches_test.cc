@@ -73,9 +73,11 @@ class BranchesTest : public testing::Test {
 std::map<std::string, std::string> Ends(const std::string& results) {
   const Record record = *Record::Open(results, Record::Mode::kRead);
   std::map<std::string, std::string> ends;
-  for (const RunRow& run : *record.Runs(1)) {
+  const std::vector<RunRow> runs = *record.Runs(1);
+  for (const RunRow& run : runs) {
     std::string text;
-    for (const EvaluationRow& e : *record.Evaluations(run.id)) {
+    const std::vector<EvaluationRow> evaluations = *record.Evaluations(run.id);
+    for (const EvaluationRow& e : evaluations) {
       text += fmt::format("{} {:a}; ", e.step, e.loss_nat);
     }
     const std::vector<StepRow> steps = *record.Steps(run.id);
@@ -106,7 +108,8 @@ TEST_F(BranchesTest, EndWithTheBitsOfRunsOfTheirOwn) {
 TEST_F(BranchesTest, OnlyTheDecayOfABranchIsTrained) {
   ASSERT_EQ(Measure({"--results", Folder("r"), "--accept-unresolved"}).exit_status, 0);
   const Record record = *Record::Open(Folder("r"), Record::Mode::kRead);
-  for (const RunRow& run : *record.Runs(1)) {
+  const std::vector<RunRow> runs = *record.Runs(1);
+  for (const RunRow& run : runs) {
     const int64_t first = record.Steps(run.id)->front().step;
     const bool branched = run.arm.find('@') != std::string::npos && run.arm != "reference@1.2" &&
                           run.arm != "control@1";

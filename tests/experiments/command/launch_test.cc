@@ -72,7 +72,7 @@ TEST(LaunchSummary, ManyRanksAndPathsFitAScreen) {
   ends[20].status = 3;
   std::map<std::pair<int64_t, int64_t>, int64_t> bytes;
   for (int64_t a = 0; a < 26; ++a) {
-    topology.nodes.push_back({.name = "w" + std::to_string(a)});
+    topology.nodes.push_back({.name = "w" + std::to_string(a), .access = {}});
     for (int64_t b = 0; b < 26; ++b) {
       if (a != b) bytes[{a, b}] = 1000 * a + b;
     }
