@@ -113,6 +113,9 @@ const std::map<std::string, Bound> kBounds = {
     {"train.batch_rows", Int(1, 1048576, OF(train.batch_rows), {"train.microbatches=1"})},
     {"train.microbatches", Int(1, 65536, OF(train.microbatches), {"train.batch_rows=65536"})},
     {"train.lr", Num(1e-30, 1e30, OF(train.lr))},
+    {"train.schedule", OneOf({"cosine", "wsd"}, OF(train.schedule))},
+    {"train.decay_share", Num(1e-30, 1, [](const RunSpec& s) { return *s.train.decay_share; },
+                              {"train.schedule=wsd", "train.warmup_steps=0"})},
     {"train.min_lr_fraction", Num(0, 1, OF(train.min_lr_fraction))},
     {"train.warmup_steps",
      Int(
