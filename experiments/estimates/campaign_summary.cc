@@ -67,17 +67,22 @@ int SeedsFor(const ArmResult& arm, double effect) {
   return sd > 0 ? PairsNeeded(std::abs(effect) / sd) : 2;
 }
 
+// What planning assumes of an arm's crossings.
+std::string_view Assumption(const ArmResult& arm) {
+  return arm.directions() == 1 ? "0.990 per boundary" : "0.995";
+}
+
 std::string ToSettle(const CampaignAnalysis& a, const ArmResult& arm) {
   const double k = static_cast<double>(arm.crossings);
   const int seeds = SeedsFor(arm, arm.off->ln_eta.value - k * std::log(AssumedQ(arm.directions())));
   if (seeds > kMostPairs) {
-    return fmt::format(
-        "{} is so close to 0.995 per crossing that 1,000 seeds would not separate them.", arm.arm);
+    return fmt::format("{} is so close to {} that 1,000 seeds would not separate them.", arm.arm,
+                       Assumption(arm));
   }
   const int more = std::max(1, seeds - static_cast<int>(arm.off->seeds));
   std::string text = fmt::format(
-      "Separating {} from 0.995 with 80 % power takes {} seeds, {} more, if its mean stays",
-      arm.arm, seeds, more);
+      "Separating {} from {} with 80 % power takes {} seeds, {} more, if its mean stays", arm.arm,
+      Assumption(arm), seeds, more);
   const double each = SecondsPerSeed(a);
   if (each > 0) {
     text +=
@@ -121,14 +126,17 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
   const ArmResult* primary = Primary(a);
   if (!a.curve || primary == nullptr) return "";
   std::string text = CostOf(*primary) + ".";
-  std::vector<std::string_view> below, above, above_one_way, open, single;
+  std::vector<std::string_view> below, above, above_one_way, below_one_way, open, open_one_way,
+      single;
   const ArmResult* nearest = nullptr;  // of the open ones, the one that needs the fewest seeds
   for (const ArmResult& arm : a.arms) {
     if (!arm.HasQ() || !arm.off || arm.role != Role::kArm) continue;
     switch (arm.verdict()) {
       case Verdict::kBelow:
-      case Verdict::kBelowOneWay:
         below.push_back(arm.arm);
+        break;
+      case Verdict::kBelowOneWay:
+        below_one_way.push_back(arm.arm);
         break;
       case Verdict::kAboveOneWay:
         above_one_way.push_back(arm.arm);
@@ -137,7 +145,7 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
         above.push_back(arm.arm);
         break;
       case Verdict::kNotResolved: {
-        open.push_back(arm.arm);
+        (arm.directions() == 1 ? open_one_way : open).push_back(arm.arm);
         const auto seeds = [](const ArmResult& x) {
           const double k = static_cast<double>(x.crossings);
           return SeedsFor(x, x.off->ln_eta.value - k * std::log(AssumedQ(x.directions())));
@@ -161,14 +169,17 @@ std::string CampaignSummary(const CampaignAnalysis& a) {
   if (!above.empty()) {
     text += fmt::format(" q = 0.995 per crossing is too low{}: {}.", size, fmt::join(above, ", "));
   }
-  if (!above_one_way.empty()) {
-    text += fmt::format(" One direction keeps more than 0.990 per boundary in {}.",
-                        fmt::join(above_one_way, ", "));
-  }
+  const auto one_way = [&](const char* what, const std::vector<std::string_view>& arms) {
+    if (arms.empty()) return;
+    text += fmt::format(" One direction, {} 0.990 per boundary: {}.", what, fmt::join(arms, ", "));
+  };
+  one_way("less than", below_one_way);
+  one_way("more than", above_one_way);
   if (!open.empty()) {
     text += fmt::format(" Not distinguishable from 0.995{}: {}.", size, fmt::join(open, ", "));
-    if (!nearest->off->IsBound()) text += " " + ToSettle(a, *nearest);
   }
+  one_way("not distinguishable from", open_one_way);
+  if (nearest != nullptr && !nearest->off->IsBound()) text += " " + ToSettle(a, *nearest);
   if (!single.empty()) text += fmt::format(" Without an interval: {}.", fmt::join(single, ", "));
   return text + Sensitivity(*primary);
 }

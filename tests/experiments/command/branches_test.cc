@@ -128,8 +128,11 @@ TEST_F(BranchesTest, SayInOneLineWhatTheyCannotDo) {
   };
   refused({"--set", "train.decay_share=0.95"}, "is a decay of");
   refused({"--set", "train.decay_share=0"}, "decay_share");
-  refused({"--set", "train.schedule=cosine"}, "it is of train.schedule = \"wsd\"");
-  refused({"--set", "train.schedule=linear"}, "want");
+  refused({"--set", "train.schedule=linear"}, "known: cosine, wsd");
+  const std::string no_warm_up = scratch_.File(
+      "no-warm-up.toml",
+      std::string(kCampaign).replace(std::string(kCampaign).find("warmup_steps = 5\n"), 17, ""));
+  EXPECT_THAT(RunLonghaul({"measure", no_warm_up}).output, HasSubstr("give train.warmup_steps"));
 }
 
 }  // namespace

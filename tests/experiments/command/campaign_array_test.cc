@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <thread>
 
 #include "experiments/record/record.h"
@@ -88,7 +89,9 @@ class CampaignArray : public testing::Test {
     const CommandResult measured =
         Measure({"--results", results, "--accept-unresolved", "--quiet"});
     EXPECT_EQ(measured.exit_status, 0) << measured.output;
-    return measured.output.substr(0, measured.output.find("record: "));
+    const std::string tables = measured.output.substr(0, measured.output.find("record: "));
+    // How long more seeds take is of this machine's pace.
+    return std::regex_replace(tables, std::regex("[(][0-9hm]+ of runs"), "(.. of runs");
   }
 
   ScratchFolder scratch_;
@@ -121,7 +124,7 @@ TEST_F(CampaignArray, StoppedKilledAndMergedItHasTheTablesOfOneMachine) {
   EXPECT_THAT(merged.output, HasSubstr("8 records: 8 runs taken"));
   EXPECT_THAT(
       RunLonghaul({"merge", folder("merged"), records()}).output,
-      HasSubstr("0 runs taken into " + folder("merged") + "/longhaul.sqlite, 8 there before"));
+      HasSubstr("0 runs taken into " + folder("merged") + "/longhaul.sqlite, 8 already present"));
   const std::string tables = TablesOf(folder("merged"));
   EXPECT_THAT(tables, HasSubstr("bit-identical in 2 of 2 seeds"));
   EXPECT_EQ(tables, TablesOf(folder("one_machine")));

@@ -95,7 +95,7 @@ def wrong(words):
     if words[:1] == ["import"]:
         return importer(words[1:])
     done = subprocess.run([LONGHAUL, *words], capture_output=True, text=True, timeout=60, check=False,
-                          stdin=subprocess.DEVNULL, env={**os.environ, "LONGHAUL_PARSE_ONLY": "1"})
+                          cwd=ROOT, stdin=subprocess.DEVNULL, env={**os.environ, "LONGHAUL_PARSE_ONLY": "1"})
     return "" if done.returncode == 0 else done.stderr.strip() or f"status {done.returncode}"
 
 

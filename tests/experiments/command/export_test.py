@@ -51,11 +51,19 @@ got = {e.step: e.value for e in events.Scalars("train/loss_nat")}
 assert len(events.Scalars("eval/loss_nat/codec_off")) == 1
 assert b"spec.train.steps = 6" in events.Tensors("run")[0].tensor_proto.string_val[0]
 """,
-    # Its own reader of offline files is no longer in the package: text of the protocol buffers.
+    # Its own reader of offline files is no longer in the package: text of the protocol buffers, out of the
+    # records of a LevelDB log, which are cut at blocks of 32 KiB (a header of 7 bytes each, as the file has).
     "wandb": r"""
 import glob, re
 (file,) = glob.glob(out + "/wandb/offline-run-*/*.wandb")
-data = open(file, "rb").read()
+written, data, at = open(file, "rb").read(), b"", 7
+while at < len(written):
+    if 32768 - at % 32768 < 7:
+        at += 32768 - at % 32768
+        continue
+    length = int.from_bytes(written[at + 4:at + 6], "little")
+    data += written[at + 7:at + 7 + length]
+    at += 7 + length
 found = re.findall(rb"train/loss_nat[^0-9]{1,4}([0-9]+\.[0-9]+)", data)
 found = list(dict.fromkeys(found))  # history and summary have each
 got = {step + 1: float(loss) for step, loss in enumerate(found[:6])}

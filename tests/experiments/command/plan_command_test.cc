@@ -85,7 +85,7 @@ TEST(PlanCommand, AMissingFileIsOneLineWithBothOfItsNames) {
   EXPECT_EQ(
       set.output,
       "longhaul: --set plan.calibration=[\"x/../n.json\"]:1: 'plan.calibration' is 'x/../n.json', and "
-      "there is no file /tmp/n.json: names on the command line count from the working folder\n");
+      "there is no file /tmp/x/../n.json: names on the command line count from the working folder\n");
 }
 
 // docs/plan.md: the example's table, and of the choices that were run for real what stands as predicted.

@@ -2,6 +2,7 @@
 // whose loss has a closed form, so that what the campaign must find is known.
 #include <signal.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -169,9 +170,12 @@ TEST_F(ProgramCampaign, ARankThatFailsOrHangsIsNamedWithItsLastLine) {
 
 TEST_F(ProgramCampaign, ProgramsThatIgnoreSeedOrTokensConcludeNothing) {
   const auto said = [&](const std::string& mode, const std::string& seeds) {
-    return RunLonghaul(Words(mode, {"--set", "campaign.control_budgets=[]", "--set",
-                                    "campaign.seeds=" + seeds, "--results", Results() + mode}))
-        .output;
+    std::string output =
+        RunLonghaul(Words(mode, {"--set", "campaign.control_budgets=[]", "--set",
+                                 "campaign.seeds=" + seeds, "--results", Results() + mode}))
+            .output;
+    std::replace(output.begin(), output.end(), '\n', ' ');  // long lines are wrapped
+    return output;
   };
   EXPECT_THAT(said("seedless", "[1, 2]"),
               HasSubstr("CONTROLS FAILED, no conclusion is drawn: all 2 seeds of reference@1 told "
