@@ -123,7 +123,7 @@ def valid_intervals(results, trained, priced):
             for quantity, low, high in (("delta_nat", "delta_low", "delta_high"), ("eta", "eta_low", "eta_high"), ("q", "q_low", "q_high")):
                 if row[quantity]:
                     estimates.append(tuple(float(row[name]) for name in (quantity, low, high)))
-    return {shown(estimate, digits) for estimate in estimates for digits in (3, 4)}
+    return {shown(estimate, digits) for estimate in estimates for digits in (2, 3, 4)}
 
 
 def main():
