@@ -5,6 +5,7 @@
 #   make gpu-test  the same, then on this machine's GPU their tests and their benchmark, processes that share
 #                  it, a shaped run, and the table of bench-gpu
 #   make bench-backend   the torch backend beside gloo, in pairs: every operation over lo, a boundary over each profile
+#   make bench-engines    CPU time of boundaries within one process against none, in pairs; half an hour
 #   make bench-gpu tokens per second on this machine's GPU against torch, in one table
 #   make test-torch       PyTorch's own distributed tests, on gloo and on longhaul, 3 and 4 ranks; some 10 minutes
 #   make test-virtual     the kernel's TCP over the lab's links in virtual time, beside the clock of simulated
@@ -26,7 +27,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build wheel demo test test-torch test-faults test-links test-virtual test-systems test-mutations bench bench-backend bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build wheel demo test test-torch test-faults test-links test-virtual test-systems test-mutations bench bench-backend bench-codecs bench-engines bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -101,6 +102,9 @@ gpu-test:
 	@scripts/setup.sh test
 	@scripts/cuda.sh test
 	@scripts/gpu_run.sh test
+
+bench-engines: build
+	@$(python) bench/engine_pairs.py
 
 # DEVICE=cpu rehearses it.
 bench-gpu: setup
