@@ -20,8 +20,7 @@ void AddRunCommand(CLI::App& app, int* exit_status);
 // *program: what it runs in every rank
 void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
-void AddExportCommand(CLI::App& app, int* exit_status);
-void AddImportCommand(CLI::App& app, int* exit_status);
+void AddReaderCommands(CLI::App& app, int* exit_status);
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddIngestCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);

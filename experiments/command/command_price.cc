@@ -15,6 +15,7 @@
 #include "experiments/report/result_json.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/machine_limits.h"
+#include "experiments/run/reader.h"
 #include "experiments/run/run_view.h"
 #include "plugin/core/clock.h"
 
@@ -112,7 +113,7 @@ absl::Status Price(const Arguments& arguments, bool* documented) {
     if (!wrote.ok()) return wrote;
   }
   if (!arguments.report.empty()) {
-    const absl::Status wrote = WritePricePage(arguments.report, PlotPython(), *input, *outcome);
+    const absl::Status wrote = WritePricePage(arguments.report, ReaderPython(), *input, *outcome);
     if (!wrote.ok()) return wrote;
   }
   return Unmet(*input, outcome->findings);

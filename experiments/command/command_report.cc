@@ -6,6 +6,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/report_compare.h"
 #include "experiments/run/machine_check.h"
+#include "experiments/run/reader.h"
 
 namespace longhaul {
 namespace {
@@ -43,7 +44,7 @@ absl::Status Compare(const std::vector<std::string>& folders, const ReportOption
 
 void AddReportCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<ReportArguments>();
-  arguments->options.python = PlotPython();
+  arguments->options.python = ReaderPython();
   CLI::App* command = app.add_subcommand(
       "report",
       "a self-contained HTML page with figures, CSV beside it; reads only the record. With "

@@ -6,6 +6,7 @@
 #include "experiments/record/whole_file.h"
 #include "experiments/report/plots.h"
 #include "experiments/run/machine_check.h"
+#include "experiments/run/reader.h"
 #include "planning/simulator/break_even.h"
 #include "planning/simulator/conclusions.h"
 #include "planning/simulator/planning_table.h"
@@ -282,7 +283,7 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_option(
       "--plots", options->plots,
       "ranges in [assume]: a folder for fan.svg and tornado.svg with their CSV files");
-  options->python = PlotPython();
+  options->python = ReaderPython();
   command->add_option("--python", options->python, "with --plots: an interpreter with matplotlib")
       ->capture_default_str();
   command->add_option("--break-even", options->break_even,

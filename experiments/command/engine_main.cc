@@ -19,8 +19,7 @@ int main(int argc, char** argv) {
   longhaul::AddMergeCommand(app, &exit_status);
   longhaul::AddIngestCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);
-  longhaul::AddExportCommand(app, &exit_status);
-  longhaul::AddImportCommand(app, &exit_status);
+  longhaul::AddReaderCommands(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
   longhaul::AddPriceCommand(app, &exit_status);

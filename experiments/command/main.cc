@@ -1,6 +1,6 @@
-// `longhaul`: the labs of `longhaul net` are here; `weights` is longhaul-weights' and every other
-// command longhaul-engine's, beside this file. A program in a node, and whoever waits for it, so
-// map no torch, and neither does one that shares or fetches.
+// `longhaul`: the labs of `longhaul net` are here; `weights` is longhaul-weights', what reads records and plans is Python's
+// (reader.h), and every other command longhaul-engine's, beside this file. A program in a node, and whoever waits for it,
+// so map no torch, and neither does one that shares or fetches.
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/command/command.h"
+#include "experiments/run/reader.h"
 
 namespace {
 
@@ -48,5 +49,8 @@ int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "net") return Net(argc, argv);
   if (command == "weights") return Beside({"longhaul-weights"}, argv);
+  if (longhaul::IsReaderVerb(command)) {
+    return longhaul::Fail(longhaul::BecomeReader({argv + 1, argv + argc}));
+  }
   return Beside({"longhaul-engine", "longhaul-demo"}, argv);
 }

@@ -13,6 +13,7 @@
 
 #include "compressors/cuda/cuda_codec.h"
 #include "compressors/isa.h"
+#include "experiments/run/reader.h"
 #include "netem/emulator.h"
 #include "netem/lab/lab.h"
 #include "plugin/core/node.h"
@@ -43,7 +44,7 @@ absl::StatusOr<std::string> TryEmulator() {
 }
 
 MachineCheck CheckFigures() {
-  const std::string python = PlotPython();
+  const std::string python = ReaderPython();
   const std::string command =
       fmt::format("'{}' -c 'import matplotlib; print(matplotlib.__version__)' 2>/dev/null", python);
   FILE* pipe = popen(command.c_str(), "r");
@@ -102,8 +103,6 @@ RunHost ReadRunHost() {
           .load_1min = load[0],
           .git_revision = LONGHAUL_GIT_REVISION};
 }
-
-std::string PlotPython() { return LONGHAUL_PYTHON; }
 
 MachineCheck CheckLab() {
   const absl::StatusOr<std::string> answer = AskInLab(TryEmulator);

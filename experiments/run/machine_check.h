@@ -34,7 +34,4 @@ MachineCheck CheckLab();
 // What the WAN lab needs, as probed, then processor, torch, UCX, libtorrent, matplotlib, GPU.
 std::vector<MachineCheck> CheckMachine(const Capabilities& capabilities);
 
-// The interpreter that reports call for their figures: TORCH_PYTHON of the build.
-std::string PlotPython();
-
 }  // namespace longhaul

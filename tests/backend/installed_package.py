@@ -114,7 +114,7 @@ def programs_of(page):
 
 
 def program_of_docstring():
-    text = ast.get_docstring(ast.parse((ROOT / "plugin/python/longhaul/__init__.py").read_text()))
+    text = ast.get_docstring(ast.parse((ROOT / "python/longhaul/__init__.py").read_text()))
     blocks = re.findall(r"::\n\n((?:    .*\n|\n)+)", text)
     return ["\n".join(line[4:] for line in block.splitlines()) for block in blocks]
 

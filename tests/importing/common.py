@@ -22,19 +22,21 @@ import torch
 # Wide enough that a head has more than one pair, small enough to take no time.
 SHAPE = dict(blocks=2, width=32, heads=4, kv_heads=2, hidden=64, vocab=96, theta=500.0)
 CONTEXT, ROWS = 24, 6
-PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../plugin/python/longhaul")
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python")
 sys.path.append(PACKAGE)
+os.environ["LONGHAUL_READS"] = "1"  # the package without torch
+from longhaul.commands import main  # noqa: E402
 
 
 # Runs one import for each line of words, without a start of the interpreter each time.
 SERVE = """
 import contextlib, io, json, sys
-from importing.__main__ import main
+from longhaul.commands import main
 for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = main(json.loads(line))
+            status = main(["import", *json.loads(line)])
         except BaseException as error:
             status = repr(error)
     print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
@@ -49,7 +51,7 @@ class Command:
         all."""
         self.longhaul, self.python, self.here = longhaul, python, here
         self.server = served and subprocess.Popen([python, "-B", "-c", SERVE], text=True, stdin=subprocess.PIPE,
-                                                  stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": PACKAGE})
+                                                  stdout=subprocess.PIPE, env={**os.environ, "LONGHAUL_READS": "1", "PYTHONPATH": PACKAGE})
         self.folder = tempfile.mkdtemp()
         self.longhaul_ran = False
 
@@ -59,17 +61,16 @@ class Command:
     def run(self, *words, **more):
         """The same files as the command has, without a start of it each time."""
         if self.here and not more:
-            from importing.__main__ import main
             out, err = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = main([*map(str, words)])
+                status = main(["import", *map(str, words)])
             return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
         if self.server and not more:
             self.server.stdin.write(json.dumps([*map(str, words)]) + "\n")
             self.server.stdin.flush()
             return subprocess.CompletedProcess(words, *json.loads(self.server.stdout.readline()))
-        return subprocess.run([self.python, "-B", "-m", "importing", *map(str, words)], text=True, capture_output=True,
-                              env={**os.environ, "PYTHONPATH": PACKAGE}, **more)
+        return subprocess.run([self.longhaul, "import", "--python", self.python, *map(str, words)], text=True,
+                              capture_output=True, **more)
 
     def done(self, *words):
         if self.longhaul_ran:

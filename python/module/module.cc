@@ -5,7 +5,7 @@
 
 #include "plugin/backend/process_group.h"
 #include "plugin/core/tensor_kind.h"
-#include "plugin/python/module/codecs.h"
+#include "python/module/codecs.h"
 
 namespace py = pybind11;
 

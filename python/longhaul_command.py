@@ -12,6 +12,7 @@ def main():
     command = here / "longhaul"
     if not command.exists():
         sys.exit(f"longhaul: {command} is not there: this package was built without the command")
+    os.environ["LONGHAUL_PYTHON"] = sys.executable  # what the verbs of Python run with
     # The programs look for torch beside this package; elsewhere it has to be said.
     if not (here / "../../torch/lib").exists():
         torch = importlib.util.find_spec("torch")

@@ -1,7 +1,6 @@
 """Writes a record for other tools: Parquet, TensorBoard, Weights & Biases (offline), MLflow.
 
     longhaul export RESULTS --to parquet|tensorboard|wandb|mlflow --out FOLDER
-    python -m longhaul.export RESULTS --to ... --out ...
 
 RESULTS holds longhaul.sqlite, which is only read. FOLDER must be new or empty. Parquet gets every
 table of the record as it is; the others get every run: its spec, status and facts as parameters, and
@@ -15,37 +14,24 @@ these series by step. Needs the tool's own package and no torch; nothing is sent
     eval/loss_nat/codec_off, eval/loss_nat/codec_on
 """
 
-import argparse
 import contextlib
 import datetime
-import importlib
 import math
 import os
 import re
 import shutil
 import sqlite3
-import sys
 
 try:
     import tomllib
 except ImportError:  # Python 3.10
     import tomli as tomllib
 
+from longhaul.refusal import Refused, need
+
 RECORD = "longhaul.sqlite"
 BATCH = 100_000  # rows in memory at a time
 TIMES = ("wall_s", "forward_s", "backward_s", "optimizer_s", "wait_s", "outer_s", "encode_s", "decode_s")
-
-
-class Refused(Exception):
-    """What was tried, what was seen, what to do: one line for the user."""
-
-
-def package(name, install):
-    try:
-        importlib.import_module(name)
-    except ImportError as error:
-        raise Refused(f"this format needs the Python package {install}, which {sys.executable} "
-                      f"cannot import ({error}): {sys.executable} -m pip install {install}") from error
 
 
 def plain(name):
@@ -244,7 +230,7 @@ def export(results, to, out):
         raise Refused(f"--out {out} is there and not an empty folder: name a new one")
     module, install, write = FORMATS[to]
     with contextlib.closing(open_record(results)) as record:
-        package(module, install)
+        need(module, "this format", install)
         try:
             os.makedirs(out, exist_ok=True)
             return write(record, out)
@@ -253,29 +239,3 @@ def export(results, to, out):
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise Refused(f"export {results} to {out}: {error}") from error
             raise
-
-
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="longhaul export", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="folder of the record")
-    parser.add_argument("--to", required=True, choices=sorted(FORMATS))
-    parser.add_argument("--out", required=True, help="folder to write into; new or empty")
-    options = parser.parse_args(arguments)
-    try:
-        words = export(options.results, options.to, options.out)
-    except Refused as refused:
-        print(f"longhaul: {refused}", file=sys.stderr)
-        return 1
-    try:
-        print(f"{options.to}: {words} in {options.out}", flush=True)
-    except OSError as error:
-        print(f"longhaul: write to standard output: {error.strerror}; the export in {options.out} is complete",
-              file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left unsent fails no second time
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

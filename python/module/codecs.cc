@@ -1,4 +1,4 @@
-#include "plugin/python/module/codecs.h"
+#include "python/module/codecs.h"
 
 #include <cstring>
 #include <optional>

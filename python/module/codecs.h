@@ -4,7 +4,7 @@
 
 namespace longhaul {
 
-// codecs(), encode(x, codec, seed) and decode(frame, out): plugin/python/longhaul/coding.py.
+// codecs(), encode(x, codec, seed) and decode(frame, out): python/longhaul/coding.py.
 void BindCodecs(pybind11::module_& m);
 
 }  // namespace longhaul

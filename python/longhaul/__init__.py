@@ -30,19 +30,39 @@ Codecs can be tried on a tensor, and programs behind shaped links, without a gro
 See help(longhaul.Lab) for labs, and docs/torch-backend.md for what is supported and errors.
 """
 
-from longhaul.coding import codecs, decode, encode
-from longhaul.groups import (Crossing, Stats, Traffic, crossings, recent_operations, stats, traffic,
-                             transport)
-from longhaul.lab import Lab
-from longhaul.options import Options
-from longhaul.pipelining import activation_tag, gradient_tag
-from longhaul.registration import register as _register
-from longhaul.sends import isend_decoded, send_decoded
-from longhaul.telling import log
+import importlib as _importlib
+import os as _os
 
 __version__ = "0.1.0"
-__all__ = ["Crossing", "Lab", "Options", "Stats", "Traffic", "activation_tag", "codecs", "crossings",
-           "decode", "encode", "gradient_tag", "isend_decoded", "log", "recent_operations",
-           "send_decoded", "stats", "traffic", "transport"]
 
-_register()  # imports torch, which may come back for longhaul.autoload while this module is not done
+# Public name: the module that has it, which is imported when the name is first used.
+_NAMES = {
+    "codecs": "coding", "decode": "coding", "encode": "coding",
+    "Crossing": "groups", "Stats": "groups", "Traffic": "groups", "crossings": "groups", "recent_operations": "groups",
+    "stats": "groups", "traffic": "groups", "transport": "groups",
+    "Lab": "lab",
+    "Options": "options",
+    "activation_tag": "pipelining", "gradient_tag": "pipelining",
+    "isend_decoded": "sends", "send_decoded": "sends",
+    "log": "telling",
+}
+__all__ = sorted(_NAMES)
+
+
+def __getattr__(name):
+    if name not in _NAMES:
+        raise AttributeError(f"module 'longhaul' has no attribute {name!r}")
+    value = getattr(_importlib.import_module(f"longhaul.{_NAMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])
+
+
+# A verb of the command reads records and needs no torch, whose import takes seconds: experiments/run/reader.cc.
+if _os.environ.pop("LONGHAUL_READS", None) is None:
+    from longhaul.registration import register as _register
+
+    _register()  # imports torch, which may come back for longhaul.autoload while this module is not done

@@ -1,0 +1,102 @@
+"""The verbs of `longhaul` that are Python: the command starts them as git starts `git-foo`.
+
+`longhaul VERB ...` becomes an interpreter that calls main() here; experiments/run/reader.h has the list that
+`longhaul --help` shows, and a test compares it with VERBS. A verb is one module of this folder with two functions:
+
+    parser() -> argparse.ArgumentParser     options, with an example in the epilog
+    run(options) -> int                     the exit status; Refused ends the command with one line and status 1
+
+Adding a verb: its module here, its line in VERBS and its line in experiments/run/reader.h.
+"""
+
+import argparse
+import difflib
+import importlib
+import os
+import re
+import signal
+import subprocess
+import sys
+
+from longhaul.refusal import Refused
+
+# Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
+VERBS = {
+    "export": "export",
+    "import": "importing",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose refusals are one line, as those of the engine's verbs are."""
+
+    def __init__(self, verb=None, description=None, examples=None, prog=None):
+        """examples: the text below the options; begins with "example"."""
+        super().__init__(prog=prog or f"longhaul {verb}", description=description, epilog=examples, allow_abbrev=False,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message):
+        message = re.sub(r"\s+", " ", message)
+        unknown = re.match(r"unrecognized arguments: (\S+)", message)
+        if unknown and unknown[1].startswith("-"):
+            name = unknown[1].split("=")[0][:64]
+            known = [text for text in self._option_string_actions if text.startswith("--")]
+            near = difflib.get_close_matches(name, known, 1, 0.75)
+            message = f"unknown option '{name}'" + (f"; did you mean '{near[0]}'?" if near else "")
+        elif unknown:
+            message = f"not expected: '{unknown[1][:64]}'"
+        sys.stderr.write(f"longhaul: {message}; {self.prog} --help says what there is\n")
+        sys.exit(2)
+
+
+def module_of(verb):
+    return importlib.import_module(f"longhaul.commands.{VERBS[verb]}")
+
+
+def engine(*words, **more):
+    """Runs the engine's verb `words`; its output is ours. Returns its exit status."""
+    return subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), *map(str, words)], check=False, **more).returncode
+
+
+def _checked(run, options):
+    """The exit status, with every failure told in one line."""
+    try:
+        return run(options) or 0
+    except Refused as refused:
+        line = str(refused).replace("\n", " ")
+        print(f"longhaul: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("longhaul: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"longhaul: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def _flushed(status):
+    """The status once what was printed has arrived; a disk that is full, or a reader that has gone, is told."""
+    try:
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        print(f"longhaul: write to standard output: {error.strerror}; what was printed is not complete", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest fails no second time
+        return status or 1
+
+
+def main(words):
+    """Runs `longhaul` WORDS, the first of which is a key of VERBS. Returns the exit status."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # of file names that are no UTF-8
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what was begun is removed
+    module = module_of(words[0])
+    options = module.parser().parse_args(words[1:])
+    if "LONGHAUL_PARSE_ONLY" in os.environ:  # docs_commands_test.py parses every command of the documentation
+        return 0
+    try:
+        return _flushed(_checked(module.run, options))
+    except BrokenPipeError:
+        return _flushed(1)
