@@ -1,4 +1,5 @@
-// A published campaign computed anew: its losses are in a file, its runs are gone.
+// `measure`: a campaign or a grid of step times, or a published campaign computed anew from its losses.
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +22,8 @@
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
+#include "experiments/run/gpu_sharing.h"
+#include "experiments/run/gpu_spread.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"
@@ -43,7 +46,7 @@ struct MeasureArguments {
   int jobs = 0;
   bool list = false;
   std::optional<int64_t> run;
-  std::string records, from_losses;
+  std::string records, from_losses, gpus;
   bool accept_unresolved = false;
   OutputOptions output;
 };
@@ -296,7 +299,13 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
   if (arguments.run) return MeasureOne(arguments, *campaign, out);
   const std::string results =
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
-  const PoolLimits limits = LimitsOf(arguments.jobs);
+  PoolLimits limits = LimitsOf(arguments.jobs);
+  if (!arguments.gpus.empty()) {
+    absl::StatusOr<std::vector<int>> gpus = ParseGpus(arguments.gpus);
+    if (!gpus.ok()) return gpus.status();
+    if (absl::Status s = CheckCanSpread(campaign->runs); !s.ok()) return s;
+    limits.gpus = *std::move(gpus);
+  }
   if (absl::Status s = PinFiles(campaign->runs); !s.ok()) return s;
   if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
   auto frozen = FrozenFacts(*campaign);
@@ -307,6 +316,13 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
       results, CampaignRow(*campaign, *frozen, WithFiles(*std::move(facts), *campaign)));
   if (!opened.ok()) return opened.status();
   auto& [record, experiment] = *opened;
+  std::optional<GpuSharing> sharing;  // until the last run has ended
+  const auto on_gpu = [](const PlannedRun& run) { return run.spec.train.device != "cpu"; };
+  if (limits.jobs > 1 && std::ranges::any_of(campaign->runs, on_gpu)) {
+    sharing.emplace(GpuSharing::Start());
+    limits.gpu_sharing = sharing->words();
+    fmt::print(out.progress(), "runs on a GPU share it by {}\n", sharing->words());
+  }
   absl::Status outcome = TrainTheRest(record, experiment, campaign->runs, limits, out.progress());
   if (!outcome.ok() && !absl::IsCancelled(outcome)) {
     outcome = absl::Status(
@@ -354,6 +370,8 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
                    "runs at a time (default: as many as the cores hold, by the threads and "
                    "processes of each)")
       ->check(CLI::PositiveNumber);
+  command->add_option("--gpus", arguments->gpus,
+                      "spread runs with train.device = \"cuda\" over these GPUs, as 0-7 or 0,2");
   command->add_flag("--accept-unresolved", arguments->accept_unresolved,
                     "run a design whose forecast says it cannot resolve 0.5 % per crossing");
   CLI::Option* list = command->add_flag(

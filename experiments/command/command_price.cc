@@ -161,6 +161,14 @@ void AddOptions(CLI::App* command, Arguments& a) {
                   "0: none)",
                   kPriceGradientRows));
   command->add_option("--seed", o.seed, "of codecs that draw (default 1)");
+  command
+      ->add_option("--device", o.device,
+                   "cpu, cuda or cuda:N: where the model computes; codecs run on the host")
+      ->capture_default_str();
+  command
+      ->add_option("--dtype", o.dtype,
+                   "float32 or bfloat16: of the model's products and of what crosses")
+      ->capture_default_str();
   command->add_option("--threads", a.threads, "of this process (default: all cores it may use)");
   command->add_option("--json", a.json, "one JSON document, on stdout or into this file")
       ->expected(0, 1)

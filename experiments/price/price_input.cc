@@ -16,6 +16,7 @@
 #include "experiments/train/spec_corpus.h"
 #include "netem/topology/toml_tree.h"
 #include "pp_group/data/corpus_format.h"
+#include "pp_group/device_check.h"
 #include "pp_group/models/model_spec.h"
 
 namespace longhaul {
@@ -232,6 +233,9 @@ absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& o) {
   }
   absl::StatusOr<std::vector<std::vector<int64_t>>> cuts = CutsOf(o, model.blocks);
   if (!cuts.ok()) return cuts.status();
+  input.spec.train.device = o.device;
+  input.spec.train.dtype = o.dtype;
+  if (absl::Status s = CheckDevice(ToComputeSpec(input.spec)); !s.ok()) return s;
   input.tokens_source = SourceOf(o.tokens);
   // All of it is evaluated, and nothing trained on.
   auto text = Corpus::Open(input.tokens_source, model.vocab, input.tokens_source);

@@ -55,6 +55,7 @@ struct PriceOptions {
   std::vector<double> allowed_nat;
   std::optional<int64_t> gradient_rows;
   uint64_t seed = 1;
+  std::string device = "cpu", dtype = "float32";  // as train.device and train.dtype
 };
 
 // Figures that stand for what was not given.

@@ -27,8 +27,15 @@ at::Tensor View(const at::Tensor& flat, const FlatRange& range) {
 }
 
 absl::Status FillStage(const ModelWeights& weights, Stage& stage) {
-  return weights.Fill(stage.layout(), stage.parameters().data_ptr<float>());
+  const at::Tensor& parameters = stage.parameters();
+  at::Tensor host = parameters.is_cpu() ? parameters : at::empty(parameters.sizes(), at::kFloat);
+  if (absl::Status s = weights.Fill(stage.layout(), host.data_ptr<float>()); !s.ok()) return s;
+  if (!parameters.is_cpu()) parameters.copy_(host);
+  return absl::OkStatus();
 }
+
+// As codecs take it: f32, on the host.
+at::Tensor OnHost(const at::Tensor& x) { return x.to(at::kCPU, at::kFloat).contiguous(); }
 
 std::span<const float> Values(const at::Tensor& x) {
   return {x.const_data_ptr<float>(), static_cast<size_t>(x.numel())};
@@ -46,12 +53,13 @@ struct PriceModel::Pass {
 
   // What the receiver has of x.
   absl::Status Cross(const PricedCrossing& crossing, bool backward, bool exact, at::Tensor& x) {
-    const at::Tensor received = at::empty_like(x);
+    const at::Tensor sent = OnHost(x);
+    const at::Tensor received = at::empty_like(sent);
     const Shape shape = {static_cast<uint64_t>(x.size(0)), static_cast<uint64_t>(x.size(1))};
     const uint64_t key =
         FoldSeed({seed, static_cast<uint64_t>(crossing.block), backward ? 1ULL : 0ULL});
     const absl::StatusOr<BoundaryCount> count =
-        codecs->Cross(crossing.codec, key, shape, Values(x),
+        codecs->Cross(crossing.codec, key, shape, Values(sent),
                       {received.data_ptr<float>(), static_cast<size_t>(received.numel())});
     if (!count.ok()) {
       const bool first = exact && !backward;  // exact so far: nothing but the model made it
@@ -63,7 +71,7 @@ struct PriceModel::Pass {
                        std::string(count.status().message())));
     }
     if (watch.crossed) watch.crossed(crossing, backward, exact, *count);
-    x = received;
+    x = received.to(x.options());
     return absl::OkStatus();
   }
   void Worked(const PassWork& work) const {
@@ -81,13 +89,14 @@ absl::StatusOr<std::unique_ptr<PriceModel>> PriceModel::Load(const RunSpec& spec
     return absl::InvalidArgumentError(
         "the model has one block: no boundary can lie within it; want two or more");
   }
-  if (absl::Status s = CheckModel(model, {}); !s.ok()) return s;
+  const ComputeSpec compute = ToComputeSpec(spec);
+  if (absl::Status s = CheckModel(model, compute); !s.ok()) return s;
   std::unique_ptr<PriceModel> made(new PriceModel);
-  made->engine_ = EngineOf(model, {}).value_or("");
+  made->engine_ = EngineOf(model, compute).value_or("");
   absl::Status filled;
   const absl::Status built = StatusFromTorch("load the model", [&] {
     for (int s = 0; s < stages && filled.ok(); ++s) {
-      auto stage = NewStage(model, {.stage = s, .stages = stages, .seed = 0});
+      auto stage = NewStage(model, {.stage = s, .stages = stages, .seed = 0, .compute = compute});
       filled = stage.ok() ? FillStage(weights, **stage) : stage.status();
       if (!filled.ok()) return;
       made->stages_.push_back(*std::move(stage));
@@ -121,8 +130,8 @@ absl::Status PriceModel::Walk(const PassNode& node, at::Tensor x, Pass& pass) {
     Stage& stage = *stages_[static_cast<size_t>(b)];
     auto& kept = forward_only_[static_cast<size_t>(b)];
     if (!kept) kept = stage.NewForwardActivations(/*rows=*/1);
-    const at::Tensor y =
-        at::empty({static_cast<int64_t>(pass.tokens.size()), stage.shape().width}, at::kFloat);
+    const at::Tensor y = at::empty({static_cast<int64_t>(pass.tokens.size()), stage.shape().width},
+                                   stage.boundary());
     stage.Forward(pass.tokens, x, y, kept.get());
     pass.Worked({.blocks = 1});
     x = y;
@@ -177,7 +186,7 @@ absl::Status PriceModel::Gradient(const GradientArm& arm, Pass& pass) {
       if (absl::Status s = pass.Cross(*crossing++, /*backward=*/false, exact, x); !s.ok()) return s;
     }
     inputs[b] = x;
-    outputs[b] = at::empty({n, stage.shape().width}, at::kFloat);
+    outputs[b] = at::empty({n, stage.shape().width}, stage.boundary());
     stage.Forward(pass.tokens, inputs[b], outputs[b], kept_[b].get());
     x = outputs[b];
   }
@@ -187,7 +196,7 @@ absl::Status PriceModel::Gradient(const GradientArm& arm, Pass& pass) {
   at::Tensor dy;
   for (size_t b = stages_.size(); b-- > 0;) {
     const at::Tensor dx =
-        b == 0 ? at::Tensor() : at::empty({n, stages_[b]->shape().width}, at::kFloat);
+        b == 0 ? at::Tensor() : at::empty({n, stages_[b]->shape().width}, stages_[b]->boundary());
     stages_[b]->Backward(pass.tokens, dy, dx, kept_[b].get());
     dy = dx;
     if (back != arm.backward.rend() && back->block == static_cast<int64_t>(b)) {
@@ -216,14 +225,15 @@ absl::Status PriceModel::GradientRow(std::span<const int64_t> ids,
     double norm = 0;  // ||g||^2
     for (size_t b = 0; b < stages_.size(); ++b) {
       const at::Tensor& gradient = stages_[b]->gradients();
-      exact_[b] = exact_[b].defined() ? exact_[b].copy_(gradient) : gradient.clone();
+      exact_[b] = exact_[b].defined() ? exact_[b].copy_(gradient) : gradient.to(at::kCPU).clone();
       for (const float g : Values(exact_[b])) norm += static_cast<double>(g) * g;
     }
     for (size_t a = 0; a < arms.size(); ++a) {
       if (found = Gradient(arms[a], pass); !found.ok()) return;
       double error = 0, dot = 0, other = 0;
       for (size_t b = 0; b < stages_.size(); ++b) {
-        const std::span<const float> g = Values(exact_[b]), h = Values(stages_[b]->gradients());
+        const at::Tensor coded = OnHost(stages_[b]->gradients());
+        const std::span<const float> g = Values(exact_[b]), h = Values(coded);
         for (size_t i = 0; i < g.size(); ++i) {
           const double x = g[i], y = h[i];
           error += (y - x) * (y - x);

@@ -20,6 +20,12 @@ GradientArm GradientArmOf(const PriceRequest& request, const GradientPlan& plan)
           .backward = plan.side == GradientSide::kForward ? PriceArm() : arm};
 }
 
+// "aten on cuda, bfloat16"; what is usual is not said.
+std::string EngineWords(const std::string& engine, const RunSpec& spec) {
+  return absl::StrCat(engine, spec.train.device == "cpu" ? "" : " on " + spec.train.device,
+                      spec.train.dtype == "float32" ? "" : ", " + spec.train.dtype);
+}
+
 // Rows of a text through a model, and how far that is.
 class Pricing {
  public:
@@ -180,7 +186,7 @@ absl::StatusOr<PriceOutcome> RunPrice(const PriceInput& input, int64_t threads,
   PriceOutcome out{.seen = {},
                    .findings = {},
                    .verification = std::nullopt,
-                   .engine = (*model)->engine(),
+                   .engine = EngineWords((*model)->engine(), input.spec),
                    .torch = TORCH_VERSION,
                    .torch_cpu_path = at::get_cpu_capability(),
                    .codec_cpu_path = std::string(IsaName(BestIsa())),

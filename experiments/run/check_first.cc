@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/run/gpu_spread.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/simulated_clock.h"
@@ -22,6 +23,8 @@
 #include "netem/emulator.h"
 #include "netem/machine/capabilities.h"
 #include "netem/topology/topology_file.h"
+#include "pp_group/device_check.h"
+#include "pp_group/device_name.h"
 
 namespace longhaul {
 namespace {
@@ -172,7 +175,7 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
     }
     all.insert(all.end(), campaign.seeds.size(), {plan, CoresNeeded(run.spec)});
   }
-  const std::vector<ResourcePlan> together = LargestTogether(std::move(all), limits);
+  std::vector<ResourcePlan> together = LargestTogether(std::move(all), limits);
   if (absl::Status s = CheckResources(together, memory, threads); !s.ok()) {
     return In(fmt::format("{} runs at a time", together.size()), s);
   }
@@ -188,6 +191,9 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
     const absl::Status taken = CheckOnDevice(run.spec.train.device, [&] {
       absl::Status status = CheckTraining(run.spec, *corpus);
       if (status.ok()) status = CheckRestoring(run.spec, *corpus);
+      for (size_t i = 0; status.ok() && i < limits.gpus.size(); ++i) {
+        status = CheckGpuIsThere(fmt::format("cuda:{}", limits.gpus[i]), GpuCount());
+      }
       return status.ok() ? CheckGpus(run.spec.train.device, {PlanResources(run.spec)}) : status;
     });
     if (!taken.ok()) return In(fmt::format("arm '{}'", run.arm), taken);
@@ -196,6 +202,10 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
   const auto on_gpu = [](const ResourcePlan& plan) { return plan.device != "cpu"; };
   if (together.size() < 2 || std::none_of(together.begin(), together.end(), on_gpu)) {
     return absl::OkStatus();
+  }
+  GpuSpread spread(limits.gpus);
+  for (ResourcePlan& plan : together) {
+    if (const std::optional<int> gpu = spread.Take()) plan.device = fmt::format("cuda:{}", *gpu);
   }
   return In(fmt::format("{} runs at a time", together.size()),
             CheckOnDevice("cuda", [&] { return CheckGpus("cuda", together); }));

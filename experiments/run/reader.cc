@@ -27,10 +27,11 @@ absl::StatusOr<std::string> FolderOfPackage() {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path here = self.parent_path();
   for (const std::filesystem::path& folder : {here / "python", here.parent_path().parent_path()}) {
-    if (std::filesystem::exists(folder / "longhaul" / "commands" / "__init__.py", error)) return folder.string();
+    if (std::filesystem::exists(folder / "longhaul" / "commands" / "__init__.py", error))
+      return folder.string();
   }
-  return absl::NotFoundError(
-      fmt::format("the Python package is not beside {}: build or install longhaul again", self.string()));
+  return absl::NotFoundError(fmt::format(
+      "the Python package is not beside {}: build or install longhaul again", self.string()));
 }
 
 // -B: it writes nothing into the package. -P keeps the folder that one stands in off the path.
@@ -84,8 +85,8 @@ std::vector<char*> Argv(std::vector<std::string>& words) {
 }
 
 absl::Status CannotStart(const std::string& python, int error) {
-  return absl::FailedPreconditionError(fmt::format(
-      "start {}: {}; name an interpreter with --python", python, std::strerror(error)));
+  return absl::FailedPreconditionError(
+      fmt::format("start {}: {}; name an interpreter with --python", python, std::strerror(error)));
 }
 
 // A file without a name that holds `text`, at its beginning.
@@ -100,7 +101,8 @@ absl::StatusOr<int> InMemory(const std::string& text) {
   if (file >= 0 && at == text.size() && lseek(file, 0, SEEK_SET) == 0) return file;
   const int error = errno;
   if (file >= 0) close(file);
-  return absl::UnavailableError(fmt::format("hold {} bytes in memory for Python: {}", text.size(), std::strerror(error)));
+  return absl::UnavailableError(
+      fmt::format("hold {} bytes in memory for Python: {}", text.size(), std::strerror(error)));
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "experiments/run/branches.h"
+#include "experiments/run/gpu_sharing.h"
+#include "experiments/run/gpu_spread.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/run/run_process.h"
@@ -22,14 +25,16 @@ struct Running {
   std::unique_ptr<RunProcess> process = nullptr;
   std::unique_ptr<RunRecorder> recorder = nullptr;
   int64_t tokens_seen = 0;
+  std::optional<int> gpu = std::nullopt;  // that the pool has chosen
 };
 
 absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& planned,
-                              const Branching& branching) {
-  Running running{.planned = &planned};
+                              const Branching& branching, std::optional<int> gpu) {
+  Running running{.planned = &planned, .gpu = gpu};
+  RunSpec spec = planned.spec;
+  if (gpu) spec.train.device = fmt::format("cuda:{}", *gpu);
   running.recorder = std::make_unique<RunRecorder>(record, run, planned.spec);
-  absl::StatusOr<std::unique_ptr<RunProcess>> process =
-      RunProcess::Start(planned.spec, "", branching);
+  absl::StatusOr<std::unique_ptr<RunProcess>> process = RunProcess::Start(spec, "", branching);
   if (!process.ok()) return running.recorder->Finish(process.status());
   running.process = *std::move(process);
   return running;
@@ -60,6 +65,7 @@ class Pool {
       : record_(record),
         experiment_(experiment),
         limits_(limits),
+        gpus_(limits.gpus),
         branches_(record.folder(), planned) {
     progress_.runs = planned.size();
     progress_.tokens = -branches_.SharedTokens();
@@ -97,6 +103,7 @@ class Pool {
  private:
   absl::StatusOr<int64_t> BusyCores();
   bool Fits(const PlannedRun& next, int64_t busy) const;
+  RunRow Row(const PlannedRun& planned) const;
   void Leave(const PlannedRun& planned);
   // For the state that it begins from, which a run that is planned or running will leave.
   bool MustWait(const PlannedRun& planned) const;
@@ -104,6 +111,7 @@ class Pool {
   Record& record_;
   const int64_t experiment_;
   const PoolLimits limits_;
+  GpuSpread gpus_;
   const Branches branches_;
   CampaignProgress progress_;
   std::vector<const PlannedRun*> todo_;  // neither trained nor running here
@@ -122,6 +130,12 @@ absl::StatusOr<int64_t> Pool::BusyCores() {
 bool Pool::Fits(const PlannedRun& next, int64_t busy) const {
   if (running_.size() >= static_cast<size_t>(limits_.jobs)) return false;
   return busy == 0 || busy + CoresNeeded(next.spec) <= limits_.cores;
+}
+
+RunRow Pool::Row(const PlannedRun& planned) const {
+  RunRow row = PlannedRow(planned, experiment_);
+  if (!limits_.gpu_sharing.empty()) row.facts[kGpuSharingFact] = limits_.gpu_sharing;
+  return row;
 }
 
 // Another process has trained it.
@@ -157,7 +171,7 @@ absl::Status Pool::Fill() {
     const bool waits = MustWait(*planned);
     absl::StatusOr<Claim> claim =
         full || waits ? record_.LookUpClaim(experiment_, planned->arm, planned->seed)
-                      : record_.ClaimRun(PlannedRow(*planned, experiment_));
+                      : record_.ClaimRun(Row(*planned));
     if (!claim.ok()) return claim.status();
     if (claim->outcome == Claim::Outcome::kFinished) {
       Leave(*planned);
@@ -168,7 +182,8 @@ absl::Status Pool::Fill() {
       left.push_back(planned);
       continue;
     }
-    absl::StatusOr<Running> started = Start(record_, claim->run, *planned, branches_.Of(*planned));
+    absl::StatusOr<Running> started =
+        Start(record_, claim->run, *planned, branches_.Of(*planned), gpus_.Take());
     if (!started.ok()) return started.status();
     running_.push_back(*std::move(started));
     *busy += CoresNeeded(planned->spec);
@@ -207,6 +222,7 @@ absl::Status Pool::Read(size_t i) {
                                                  std::string(outcome.message())));
   }
   branches_.Finished(*running_[i].planned);
+  gpus_.GiveBack(running_[i].gpu);
   ++progress_.done;
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
   return absl::OkStatus();

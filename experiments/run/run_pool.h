@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,9 @@ struct PoolLimits {
   int64_t cores;  // that they and the campaign's runs of other processes need together; one run
                   // goes ahead whatever it needs when nothing else trains
   bool invalid_is_outcome = false;  // a run whose links or bytes were out of bounds ends nothing
+  std::vector<int> gpus = {};  // over which runs on "cuda" are spread; none: as their specs say
+  std::string gpu_sharing =
+      "";  // how runs share a GPU (gpu_sharing.h), for their records; "": none has one
 };
 
 // The row that a planned run begins with.

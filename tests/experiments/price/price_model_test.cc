@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -94,6 +95,27 @@ TEST_P(EveryPrice, ALosslessCodecCostsExactlyNothing) {
   EXPECT_EQ(losses[1], losses[0]);
   EXPECT_EQ(losses[2], losses[0]);
   EXPECT_GT(std::abs(losses[3] - losses[0]), 1e-4) << "two bits are seen";
+}
+
+// On the device that LONGHAUL_TEST_DEVICE names, else on the processor.
+TEST_P(EveryPrice, InBfloat16ALosslessCodecCostsExactlyNothing) {
+  RunSpec spec = Spec(GetParam());
+  const char* const device = std::getenv("LONGHAUL_TEST_DEVICE");
+  spec.train.device = device != nullptr ? device : "cpu";
+  spec.train.dtype = "bfloat16";
+  Priced priced(spec);
+  Priced exact(Spec(GetParam()));
+  const std::vector<double> losses =
+      priced.Losses({{}, {{1, 0}, {2, 0}, {3, 0}}, {{1, 2}, {2, 2}}});
+  EXPECT_EQ(losses[1], losses[0]);
+  EXPECT_GT(std::abs(losses[2] - losses[0]), 1e-4) << "two bits are seen";
+  const double in_f32 = exact.Losses({{}})[0];
+  EXPECT_NE(losses[0], in_f32) << "it was computed in float32";
+  EXPECT_NEAR(losses[0], in_f32, 0.02 * in_f32);
+  const std::vector<GradientArm> arms = {{.forward = {{1, 0}}, .backward = {{3, 0}}}};
+  std::vector<GradientError> errors(1);
+  ASSERT_TRUE(priced.model->GradientRow(Row(), arms, 1, priced.codecs.get(), {}, errors).ok());
+  EXPECT_EQ(errors[0].nmse, 0);
 }
 
 // Without a codec: what the same model loses in one stage.
