@@ -1,6 +1,7 @@
 """Tokens per second of one model on one device: eager torch, torch.distributed.pipelining over gloo and over
-the group "longhaul", and longhaul's own workers, without links between them; then what of the workers' step
-is encoding and copies, and what they took of a GPU. One table with ratios. On a GPU by `make bench-gpu`.
+the group "longhaul", and longhaul itself, in one process and as workers without links between them; then what of the
+workers' step is encoding and copies, and what they took of a GPU. One table with ratios. On a GPU by `make bench-gpu`.
+MFU is of the dtype's dense peak where the device's name is known. --compile adds torch.compile, which a GPU has always.
 
 Usage: device_table.py LONGHAUL [--device cuda|cuda:*|cpu] [--stages 4] [--dtype float32] [--steps 20] [...]
 Exit status 77: skipped, and why. LONGHAUL is build/longhaul; its Python package is found beside it."""
@@ -20,6 +21,7 @@ import tempfile
 HERE = pathlib.Path(__file__).parent
 CODECS = (("none", "none"), ("int4-b64-h64", "int8-b64"))
 WARM_UP = 3  # steps
+PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "4090": 165e12}  # bfloat16, dense, by the maker
 KEYS = ("blocks", "width", "heads", "context", "vocab", "rows")
 GPU_SHAPE, CPU_SHAPE = (8, 1024, 16, 512, 256, 16), (8, 64, 4, 128, 256, 16)  # the second is the demo's
 
@@ -48,10 +50,10 @@ def environment(arguments, **more):
             "PYTHONPATH": str(pathlib.Path(arguments.longhaul).parent / "python"), **more}
 
 
-def eager(arguments):
+def eager(arguments, more=()):
     device = "cuda:0" if arguments.device == "cuda:*" else arguments.device
     return float(run([sys.executable, HERE / "eager_gpt.py", arguments.seconds, "--wall", "--device", device,
-                      "--dtype", arguments.dtype, "--shape", json.dumps(arguments.shape)],
+                      "--dtype", arguments.dtype, "--shape", json.dumps(arguments.shape), *more],
                      env=environment(arguments)))
 
 
@@ -65,7 +67,7 @@ def pipelined(arguments, backend, codecs=("none", "none")):
                      env=environment(arguments)))
 
 
-def spec(arguments, codecs):
+def spec(arguments, codecs, stages, transport):
     shape = arguments.shape
     return f"""seed = 1
 [model]
@@ -83,18 +85,18 @@ steps = {arguments.steps + WARM_UP}
 batch_rows = {shape["rows"]}
 microbatches = {arguments.microbatches}
 lr = 3e-3
-device = "{arguments.device}"
+device = "{'cuda' if transport == 'loopback' and arguments.device != 'cpu' else arguments.device}"
 dtype = "{arguments.dtype}"
 [schedule]
 kind = "1f1b"
-stages = {arguments.stages}
+stages = {stages}
 [boundary]
 forward = "{codecs[0]}"
 backward = "{codecs[1]}"
 nmse_every = 0
 [net]
-transport = "ucx"
-profile = "regional"
+transport = "{transport}"
+{'profile = "regional"' if transport == "ucx" else ""}
 [eval]
 rows = 1
 """
@@ -103,7 +105,7 @@ rows = 1
 def workers(arguments, codecs, folder):
     """The record of a run whose workers meet on the interface lo: nothing is shaped."""
     file = folder / "spec.toml"
-    file.write_text(spec(arguments, codecs))
+    file.write_text(spec(arguments, codecs, arguments.stages, "ucx"))
     port = free_port()
     started = []
     for rank in range(arguments.stages):
@@ -120,16 +122,24 @@ def workers(arguments, codecs, folder):
     return sqlite3.connect(folder / "record" / "longhaul.sqlite")
 
 
+def one_process(arguments, codecs, stages, folder):
+    """The record of a run whose stages are in one process."""
+    file = folder / "spec.toml"
+    file.write_text(spec(arguments, codecs, stages, "loopback"))
+    run([arguments.longhaul, "run", file, "--quiet", "--results", folder / "record"], env=environment(arguments))
+    return sqlite3.connect(folder / "record" / "longhaul.sqlite")
+
+
 class Steps:
     """Of a record, behind the warm-up: sums by stage, in seconds."""
 
-    def __init__(self, record, arguments):
+    def __init__(self, record, arguments, stages):
         rows = record.execute("SELECT step, stage, tokens, wall_s, encode_s, decode_s FROM steps WHERE step > ?",
                               (WARM_UP,)).fetchall()
         count = len({row[0] for row in rows})
         if count != arguments.steps:
             sys.exit(f"FAILED: {count} steps in the record, want {arguments.steps}")
-        stages = range(arguments.stages)
+        stages = range(stages)
         self.wall = [sum(r[3] for r in rows if r[1] == s) for s in stages]
         self.coding = [sum(r[4] + r[5] for r in rows if r[1] == s) for s in stages]
         tokens = sum(r[2] for r in rows if r[1] == 0)
@@ -179,14 +189,21 @@ def measure(arguments):
     """Each row once: tokens per second; then the workers' coding, and what the record says of them."""
     rates = {"eager torch, one process": eager(arguments),
              "torch pipelining, gloo through the host": pipelined(arguments, "gloo")}
+    if arguments.compile or arguments.device != "cpu":
+        rates["torch.compile, one process"] = eager(arguments, ["--compile"])
     coding, of_run = {}, {}
+    for stages, codecs in [(1, CODECS[0]), *((arguments.stages, codecs) for codecs in CODECS)]:
+        with tempfile.TemporaryDirectory() as folder:
+            with contextlib.closing(one_process(arguments, codecs, stages, pathlib.Path(folder))) as record:
+                # Stages of one process take turns: a step is as long as all of them together.
+                rates[f"longhaul, one process, S = {stages}, {'/'.join(codecs)}"] = Steps(record, arguments, stages).tokens_per_s
     for codecs in CODECS:
         rates[f"torch pipelining, longhaul, {'/'.join(codecs)}"] = pipelined(arguments, "longhaul", codecs)
     for codecs in CODECS:
         name = f"longhaul workers, {'/'.join(codecs)}"
         with tempfile.TemporaryDirectory() as folder:
             with contextlib.closing(workers(arguments, codecs, pathlib.Path(folder))) as record:
-                steps = Steps(record, arguments)
+                steps = Steps(record, arguments, arguments.stages)
                 rates[name] = steps.tokens_per_s
                 if codecs[0] != "none":
                     coding[name] = [steps.share, *coding_speed(record, arguments.dtype)]
@@ -194,19 +211,34 @@ def measure(arguments):
     return rates, coding, of_run
 
 
-def print_table(rounds):
+def flops_of_a_token(shape):
+    """Forward and backward of a GPT; attention looks back on half of the context."""
+    matrices = 12 * shape["blocks"] * shape["width"] ** 2 + shape["vocab"] * shape["width"]
+    return 6 * (matrices + shape["blocks"] * shape["context"] * shape["width"])
+
+
+def mfu_words(rate, arguments):
+    import torch
+    name = "" if arguments.device == "cpu" else torch.cuda.get_device_name(0)
+    peak = next((peak for known, peak in PEAK_FLOPS.items() if known in name), None)
+    if peak is None or arguments.dtype != "bfloat16":
+        return "-"
+    return f"{100 * rate * flops_of_a_token(arguments.shape) / peak:.1f} %"
+
+
+def print_table(rounds, arguments):
     """Medians; the first two rows are what the others are compared with."""
     names = list(rounds[0][0])
     rates = {name: statistics.median(r[0][name] for r in rounds) for name in names}
     alone, gloo = rates[names[0]], rates[names[1]]
-    print("| run | tokens/s | of eager | of pipelining over gloo | coding, of a step | encode, GB/s | decode, GB/s |")
-    print("|---|---|---|---|---|---|---|")
+    print("| run | tokens/s | MFU | of eager | of pipelining over gloo | coding, of a step | encode, GB/s | decode, GB/s |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in names:
         shown = ["-"] * 3
         if name in rounds[0][1]:
             share, encode, decode = (statistics.median(r[1][name][i] for r in rounds) for i in range(3))
             shown = [f"{100 * share:.1f} %", f"{encode:.2f}", f"{decode:.2f}"]
-        print(f"| {name} | {rates[name]:.0f} | {rates[name] / alone:.2f} | {rates[name] / gloo:.2f} | "
+        print(f"| {name} | {rates[name]:.0f} | {mfu_words(rates[name], arguments)} | {rates[name] / alone:.2f} | {rates[name] / gloo:.2f} | "
               f"{' | '.join(shown)} |")
 
 
@@ -220,6 +252,7 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=5, help="of eager torch")
     parser.add_argument("--rounds", type=int, default=3, help="of all rows, one after the other")
+    parser.add_argument("--compile", action="store_true", help="torch.compile on a CPU too; that takes a minute")
     for key in KEYS:
         parser.add_argument(f"--{key}", type=int)
     arguments = parser.parse_args()
@@ -228,7 +261,7 @@ def main():
     arguments.shape = {key: getattr(arguments, key) or value for key, value in zip(KEYS, usual)}
     check(arguments)
     rounds = [measure(arguments) for _ in range(arguments.rounds)]
-    print_table(rounds)
+    print_table(rounds, arguments)
     print_gpu(rounds[-1][2], arguments)
 
 

@@ -2,8 +2,9 @@
 causal scaled_dot_product_attention, gradients clipped per block, fused AdamW.
 
 Usage: eager_gpt.py SECONDS            tokens per CPU second of the demo's model on one thread: one number
-       eager_gpt.py SECONDS --wall [--device cuda] [--dtype bfloat16] [--shape JSON]
-                                       tokens per second of wall time, all threads that torch is given
+       eager_gpt.py SECONDS --wall [--device cuda] [--dtype bfloat16] [--shape JSON] [--compile]
+                                       tokens per second of wall time, all threads that torch is given;
+                                       --compile: of the model by torch.compile
 """
 
 import argparse
@@ -116,6 +117,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--shape", type=json.loads, default={})
+    parser.add_argument("--compile", action="store_true")
     arguments = parser.parse_args()
     shape, device = Shape(**arguments.shape), arguments.device
     clock = time.perf_counter if arguments.wall else time.process_time
@@ -124,11 +126,12 @@ def main():
     torch.manual_seed(1)
     model = Stage(shape).to(device)
     optimizer = new_optimizer(model)
+    forward = torch.compile(model) if arguments.compile else model
     ids, targets = (part.to(device) for part in batch(shape))
 
     def step():
         with in_dtype(device, arguments.dtype):
-            loss(model(ids), targets).backward()
+            loss(forward(ids), targets).backward()
         update(model, optimizer)
         await_device(device)
 

@@ -8,7 +8,7 @@ fails is named and the next one begins. A second call goes on with the campaign 
 
   ceilings   GB/s of a copy on the device, between host and device (pinned, pageable); TFLOP/s of a bf16 product
   right      DiLoCo on the device twice: equal bits; stopped and resumed: the bits of a whole run; both kinds of attention
-  speed      tokens/s and MFU: eager torch, longhaul in one process at S = 1 and 8; of a 125 M GPT and of the campaign's model
+  speed      tokens/s and MFU: eager torch, torch.compile, longhaul in one process at S = 1 and 8; of a 125 M GPT and of the campaign's model
   tokens     a BPE of 8,192 words and the ids of this machine's Python sources
   campaign   experiments/specs/gpu-30m.toml
 
@@ -29,9 +29,10 @@ import subprocess
 import sys
 import time
 
+from device_table import PEAK_FLOPS, flops_of_a_token
+
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent
-PEAK = 989e12  # dense bf16 FLOP/s of an H100 or H200
 D0_CHOICES = [3e6, 6e6, 12e6, 24e6, 48e6, 96e6]
 D0_PER_SEED = 1.1 + 0.2 * (0.5 + 0.7 + 1.0 + 0.85) + 4  # trunk, decays, four arms
 GPT_125M = {"blocks": 12, "width": 768, "heads": 12, "context": 1024, "vocab": 50304, "rows": 64}
@@ -168,8 +169,7 @@ def tokens_per_s(rows, shape):
 
 
 def mfu(rate, shape):
-    matrices = 12 * shape["blocks"] * shape["width"] ** 2 + shape["vocab"] * shape["width"]
-    return rate * (6 * matrices + 6 * shape["blocks"] * shape["context"] * shape["width"]) / PEAK
+    return rate * flops_of_a_token(shape) / PEAK_FLOPS["H200"]
 
 
 def speed(m):
@@ -189,6 +189,10 @@ def speed(m):
             said = m.run([sys.executable, HERE / "eager_gpt.py", 3, "--wall", "--device", m.device, "--dtype",
                           "float32" if m.cpu else "bfloat16", "--shape", json.dumps(shape)], 60)
             found[f"{name}, eager torch"] = {"tokens_per_s": float(said), "mfu": None if m.cpu else mfu(float(said), shape)}
+            if not m.cpu:  # which takes a minute to compile
+                said = m.run([sys.executable, HERE / "eager_gpt.py", 3, "--wall", "--compile", "--device", m.device,
+                              "--dtype", "bfloat16", "--shape", json.dumps(shape)], 90)
+                found[f"{name}, torch.compile"] = {"tokens_per_s": float(said), "mfu": mfu(float(said), shape)}
     return found
 
 
