@@ -1,4 +1,4 @@
-"""Numbers with intervals. Measured and Interval are of longhaul.tables; SciPy is imported when a quantile is needed."""
+"""Numbers with intervals. Measured and Interval are of longhaul.tables; SciPy's special functions are imported when a quantile is."""
 
 import math
 
@@ -8,33 +8,38 @@ from longhaul.refusal import need
 from longhaul.tables import LOW_END, UPPER, Interval, Measured
 
 
-def _stats():
-    return need("scipy.stats", "a 95 % interval", "scipy")
+def _special():  # a third of scipy.stats' time to import
+    return need("scipy.special", "an interval", "scipy")
 
 
 def t_quantile(p: float, df: float) -> float:
     """P(T <= t) = p of Student's t with df >= 1."""
-    return float(_stats().t.ppf(p, df))
+    return float(_special().stdtrit(df, p))
 
 
 def two_sided_p(t: float, df: float) -> float:
-    return float(2 * _stats().t.sf(abs(t), df))
+    return float(2 * _special().stdtr(df, -abs(t)))
 
 
 def normal_quantile(p: float) -> float:
-    return float(_stats().norm.ppf(p))
+    return float(_special().ndtri(p))
+
+
+def _power(n, shift):
+    """Of a two-sided 5 % t test over n pairs, their mean being shift standard errors off 0."""
+    nct, critical = _special().nctdtr, t_quantile(0.975, n - 1)
+    below = nct(n - 1, shift, -critical)
+    return 1 - nct(n - 1, shift, critical) + (below if below > 0 else 0)  # nan where it is too small for a number
 
 
 def detectable_effect(n: int) -> float:
     """Smallest true mean difference, in standard deviations of the paired differences, that a two-sided 5 % t test
     over n >= 2 pairs finds with 80 % power: exact, by the noncentral t."""
-    stats, optimize = _stats(), need("scipy.optimize", "a forecast", "scipy")
-    critical = stats.t.ppf(0.975, n - 1)
-
-    def lacks(shift):
-        below = stats.nct.cdf(-critical, n - 1, shift)  # no number where it is too small for one
-        return stats.nct.sf(critical, n - 1, shift) + (below if below > 0 else 0) - 0.8
-    return float(optimize.brentq(lacks, 0.0, 64.0, xtol=1e-13, rtol=1e-14)) / math.sqrt(n)
+    low, high = 0.0, t_quantile(0.975, n - 1) + 4
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _power(n, middle) < 0.8 else (low, middle)
+    return high / math.sqrt(n)
 
 
 def pairs_needed(effect: float) -> int:
@@ -110,8 +115,7 @@ def _order_statistics(x):
     if n > 1000:
         k = int(0.5 * n - 0.98 * math.sqrt(n))
     else:
-        binomial = _stats().binom(n, 0.5)
-        while 2 * binomial.cdf(k) <= 1 - 0.95:
+        while 2 * _special().bdtr(k, n, 0.5) <= 1 - 0.95:
             k += 1
     ordered = sorted(x)
     return Interval(ordered[k - 1], ordered[n - k], 0.95, "order statistics") if k else None
