@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from longhaul.analysis import NotEstimated, efficiency, findings
 from longhaul.analysis.changes import (SpecChange, changes_beside_codecs, changes_text, compressed_crossings,
-                                       spec_changes)
+                                       number_of, spec_changes, spec_of)
 from longhaul.analysis.curve import ReferenceCurve, fit_reference
 from longhaul.analysis.depth import HELD_OUT_STAGES, DepthComparison
 from longhaul.analysis.efficiency import Efficiency, JointEstimate
@@ -359,21 +359,6 @@ def _collect_arms(record, runs):
         elif outcome.ended or not arm.outcomes[at].ended:
             arm.outcomes[at] = outcome
     return list(arms.values())
-
-
-def number_of(spec: dict, path: str, kind: type = int):
-    """What a spec says under "model.width" where it is of this kind; None: nothing."""
-    for key in path.split("."):
-        spec = spec.get(key) if isinstance(spec, dict) else None
-    return spec if type(spec) is kind else None
-
-
-def spec_of(run: Run) -> dict:
-    """The resolved spec; empty where it cannot be read."""
-    try:
-        return tomllib.loads(run.spec_toml)
-    except ValueError:
-        return {}
 
 
 def _parameters(run):

@@ -1,6 +1,9 @@
-"""In what two resolved specs differ, and what of it a loss can be booked on."""
+"""Resolved specs of the record: what they say, in what two differ, and what of it a loss can be booked on."""
 
+import tomllib
 from dataclasses import dataclass
+
+from longhaul.record import Run
 
 _BOOKED = {"schedule.stages", "schedule.cuts", "boundary.forward", "boundary.backward", "boundary.mask_gradients",
            "boundary.warmup_steps"}
@@ -63,3 +66,18 @@ def compressed_crossings(stages: int, forward: str, backward: str) -> int:
             return 0
         return 1 + codecs.count(",") + codecs.count(";") if " at " in codecs else stages - 1
     return of(forward) + of(backward)
+
+
+def number_of(spec: dict, path: str, kind: type = int):
+    """What a spec says under "model.width" where it is of this kind; None: nothing."""
+    for key in path.split("."):
+        spec = spec.get(key) if isinstance(spec, dict) else None
+    return spec if type(spec) is kind else None
+
+
+def spec_of(run: Run) -> dict:
+    """The resolved spec; empty where it cannot be read."""
+    try:
+        return tomllib.loads(run.spec_toml)
+    except ValueError:
+        return {}

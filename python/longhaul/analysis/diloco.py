@@ -17,7 +17,8 @@ global batch (an arm of its own, outer.algorithm = "dp").
 import math
 from dataclasses import dataclass, field
 
-from longhaul.analysis.changes import OUTER_CELL_KEYS
+from longhaul.analysis.changes import OUTER_CELL_KEYS, number_of, spec_of
+from longhaul.analysis.contrast import contrast
 from longhaul.analysis.interval import mapped
 from longhaul.record import Step
 from longhaul.tables import Measured
@@ -94,7 +95,6 @@ def collect(record, a) -> None:
 
 
 def _spec(run):
-    from longhaul.analysis.campaign import number_of, spec_of
     spec = spec_of(run)
 
     def get(path, otherwise):
@@ -177,7 +177,6 @@ class _Factors:
                      if (c.groups, c.inner_steps, c.codec, c.boundary) == (groups, inner_steps, codec, boundary)), None)
 
     def add(self, factor, *weighted):
-        from longhaul.analysis.findings import contrast
         if any(arm is None for _, arm in weighted):
             return  # the campaign has no such cell
         factor.local_batch = self.local_batch

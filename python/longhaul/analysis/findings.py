@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from longhaul.analysis import NotEstimated, diloco
+from longhaul.analysis.changes import number_of, spec_of
+from longhaul.analysis.contrast import Contrast, contrast, of_terms, reference_losses
 from longhaul.analysis.depth import HELD_OUT_STAGES, DepthArm, compare_depths
-from longhaul.analysis.efficiency import estimate_contrast, estimate_joint
+from longhaul.analysis.efficiency import estimate_joint
 from longhaul.analysis.interval import holm, mean_of, paired_p
 from longhaul.record import Simulated, Step
 from longhaul.record.rows import SIMULATED_CLOCK
@@ -17,16 +19,6 @@ from longhaul.tables import Measured
 # A training loss of single steps is noise around its trend: it is reached at the first step from which the mean of so many
 # steps back, over groups, is at or below it.
 STEPS_OF_A_LOSS = 20
-
-
-@dataclass
-class Contrast:
-    """A weighted sum of ln eta over arms."""
-
-    name: str
-    value: Measured | None = None
-    seeds: int = 0
-    note: str = ""  # why there is no value
 
 
 @dataclass
@@ -145,11 +137,6 @@ def _missing(a, families):
     return ""
 
 
-def _reference_losses(a, arm):
-    reference = a.reference_of(arm)
-    return reference.losses() if reference else {}
-
-
 def _depth_arm(arm):
     boundaries = arm.crossings // arm.directions
     return DepthArm(arm.stages, boundaries if arm.forward_codec != "none" else 0,
@@ -163,7 +150,7 @@ def _depths(a, family):
     # Arms of S = 16 that the plan keeps out of the family, all else being equal: a fit is tried on them.
     held_out = [arm for arm in a.arms if arm.held_out and arm.stages >= HELD_OUT_STAGES and arm.has_q and arm.off
                 and not arm.off.is_bound and arm.family_key() == key]
-    return compare_depths(a.curve, _reference_losses(a, family.arms[0]), [_depth_arm(arm) for arm in family.arms + held_out])
+    return compare_depths(a.curve, reference_losses(a, family.arms[0]), [_depth_arm(arm) for arm in family.arms + held_out])
 
 
 def _find_q(a, forward, backward, out):
@@ -171,7 +158,7 @@ def _find_q(a, forward, backward, out):
     if out.note:
         return
     arms = forward.arms + backward.arms
-    reference = {seed: loss for seed, loss in _reference_losses(a, arms[0]).items()
+    reference = {seed: loss for seed, loss in reference_losses(a, arms[0]).items()
                  if all(seed in arm.losses() for arm in arms)}
     try:
         f, b = (estimate_joint(a.curve, reference, [(arm.crossings, arm.losses()) for arm in family.fitted])
@@ -180,27 +167,6 @@ def _find_q(a, forward, backward, out):
         out.note = str(why)
         return
     out.seeds, out.q_forward, out.q_backward = f.seeds, f.q, b.q
-
-
-def contrast(a, name: str, weighted, note: str = "") -> Contrast:
-    """A weighted sum of ln eta over (weight, arm); what keeps it from being estimated stands in its note."""
-    out, terms = Contrast(name, note=note), []
-    for weight, arm in weighted:
-        if arm.note:
-            out.note = f"arm '{arm.name}': {arm.note}"
-        terms.append((weight, _reference_losses(a, arm), arm.losses()))
-    return _of_terms(a, out, terms)
-
-
-def _of_terms(a, out, terms):
-    if not out.note and not a.curve:
-        out.note = a.curve_note
-    if not out.note:
-        try:
-            out.value, out.seeds = estimate_contrast(a.curve, terms)
-        except NotEstimated as why:
-            out.note = str(why)
-    return out
 
 
 def _find_directions(a, forward, backward, both):
@@ -244,7 +210,6 @@ def _collect_directions(a):
 
 def _place(arm):
     """Where its cuts are, l/L, and its rate; nothing where the spec cannot be read."""
-    from longhaul.analysis.campaign import number_of, spec_of
     spec = spec_of(arm.first)
     blocks, cuts = number_of(spec, "model.blocks"), number_of(spec, "schedule.cuts", list)
     if blocks is None:
@@ -308,7 +273,7 @@ def _collect_rates(a, places):
             return min(sorted(of), key=lambda lr: _mean_loss(of[lr]))
         lr, other = best(arms), best(references)
         out = Contrast(f"ln eta at the best rates ({lr:g} against {other:g}), {what}", note=arms[lr].note)
-        a.findings.contrasts.append(_of_terms(a, out, [(1.0, references[other].losses(), arms[lr].losses())]))
+        a.findings.contrasts.append(of_terms(a, out, [(1.0, references[other].losses(), arms[lr].losses())]))
 
 
 def _mean_loss(arm):
