@@ -1,7 +1,6 @@
 """What a campaign's record says, from the record alone: arms, families of arms, what repeats its reference."""
 
 import math
-import tomllib
 from dataclasses import dataclass, field
 
 from longhaul.analysis import NotEstimated, efficiency, findings
@@ -14,6 +13,7 @@ from longhaul.analysis.interval import detectable_effect
 from longhaul.record import Crossing, Evaluation, Experiment, Record, Run, Step
 from longhaul.record.contents import mixed_contents
 from longhaul.record.rows import PROGRAM, RESTORED_STEP
+from longhaul.record.specs import tree
 from longhaul.tables import Measured, with_interval
 
 D0_REFERENCE = "reference@1"
@@ -309,10 +309,9 @@ def analyse(record: Record, experiment: Experiment) -> CampaignAnalysis:
             arm.note = a.curve_note
         return a
     a.parameters = _parameters(a.arms[0].first)
-    try:
-        plan = tomllib.loads(experiment.plan_text)
-    except ValueError as error:  # without the plan nobody knows what an arm is to be compared with
-        a.curve_note = f"the recorded plan cannot be read: plan: {error}"
+    plan = tree(experiment.plan_text)
+    if plan is None:  # nobody knows what an arm is to be compared with
+        a.curve_note = "the recorded plan cannot be read"
         return a
     _pair_arms(a, plan)
     _compare_builds(a)

@@ -3,6 +3,7 @@
 import datetime
 import math
 
+from longhaul.analysis.advice import learnt_nothing
 from longhaul.analysis.campaign import D0_REFERENCE, Arm, CampaignAnalysis, Family
 from longhaul.analysis.changes import changes_text
 from longhaul.analysis.curve import curve_error_text
@@ -63,14 +64,11 @@ def _control_line(arm):
             f"{arm.control_verdict}\n")
 
 
-def campaign_table(a: CampaignAnalysis, notes: list[str], everything: bool = False) -> str:
+def campaign_table(a: CampaignAnalysis, everything: bool = False) -> str:
     """Per arm mean loss difference, eta and q with 95 % intervals, codec off and on at evaluation, against 0.995 or what else
     the arm changes; the joint q of each codec; controls; diverged reference runs; A/A; the summary.
 
-    Args:
-        notes: Lines of what the losses are not worth (arms that learnt nothing).
-        everything: Also the reference curve and all tables of findings_tables.
-    """
+    `everything`: also the reference curve and all tables of findings_tables."""
     out = wrapped(a.resolvable) + wrapped(a.conditions) + "\n" + _arms_grid(a) + "\n"
     if a.curve and everything:
         out += (f"reference curve: through the mean losses of {len(a.curve.budgets)} budgets, slope at D0 "
@@ -83,7 +81,7 @@ def campaign_table(a: CampaignAnalysis, notes: list[str], everything: bool = Fal
             out += f"{arm.name}: {arm.lost_text}\n"
     out += "".join(f"{check.text}\n" for check in a.identities)
     out += "".join(f"not of one build and machine: {line}\n" for line in a.builds)
-    out += "".join(f"{line}\n" for line in notes)
+    out += "".join(f"{line}\n" for line in learnt_nothing(a))
     if everything:
         out += "".join("\n" + text(table) for table in findings_tables(a))
     summary = campaign_summary(a)
