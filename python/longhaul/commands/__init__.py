@@ -22,6 +22,7 @@ from longhaul.refusal import Refused
 
 # Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
 VERBS = {
+    "_show": "show",
     "compare": "compare",
     "export": "export",
     "import": "importing",
