@@ -22,11 +22,8 @@ from longhaul.refusal import Refused
 
 # Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
 VERBS = {
-<<<<<<< HEAD
     "_show": "show",
-=======
     "_measure": "measuring",
->>>>>>> 2784f47a7325b87fd2b3d192e85ce947efdb826d
     "compare": "compare",
     "export": "export",
     "import": "importing",
@@ -44,6 +41,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         message = re.sub(r"\s+", " ", message)
+        message = re.sub(r"^the following arguments are required: ([^,]*).*", r"\1 is required", message)
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown and unknown[1].startswith("-"):
             name = unknown[1].split("=")[0][:64]
