@@ -22,6 +22,7 @@ from longhaul.refusal import Refused
 
 # Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
 VERBS = {
+    "_show": "show",
     "_measure": "measuring",
     "compare": "compare",
     "export": "export",
@@ -40,6 +41,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         message = re.sub(r"\s+", " ", message)
+        message = re.sub(r"^the following arguments are required: ([^,]*).*", r"\1 is required", message)
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown and unknown[1].startswith("-"):
             name = unknown[1].split("=")[0][:64]
