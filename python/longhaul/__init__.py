@@ -42,6 +42,7 @@ _NAMES = {
     "stats": "groups", "traffic": "groups", "transport": "groups",
     "Lab": "lab",
     "Options": "options",
+    "price": "pricing.modules",
     "activation_tag": "pipelining", "gradient_tag": "pipelining",
     "isend_decoded": "sends", "send_decoded": "sends",
     "log": "telling",
