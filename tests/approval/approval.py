@@ -6,11 +6,13 @@ A family is a file FAMILY.txt beside this one: a case a line, `NAME: words of lo
 folder that is this case's own; every file that the command leaves there is compared too, but for figures and records.
 Each case has its answer in golden/FAMILY/NAME.txt: exit status, standard output, standard error, files.
 
+Times of day are not compared; a JSON document is compared a row a line, and of its runs the first three.
 Words agree exactly. A number with a fraction agrees to 1e-9 of its value, or to one in the last digit that is printed.
 """
 
 import concurrent.futures
 import difflib
+import json
 import os
 import pathlib
 import re
@@ -20,7 +22,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 NUMBER = re.compile(r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?|[-+]?\d+[eE][-+]?\d+")
-SKIPPED = {".svg", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".png"}
+SKIPPED = {".svg", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".png", ".lock"}
+TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
 
 
 def cases(families):
@@ -29,6 +32,24 @@ def cases(families):
             if line.strip() and not line.startswith("#"):
                 name, _, words = line.partition(":")
                 yield family, name.strip(), words.split()
+
+
+def rows(text):
+    """A JSON document with one row of a list a line; other text as it is."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text
+
+    def line(value):
+        if isinstance(value, dict) and any(isinstance(item, (dict, list)) for item in value.values()):
+            inner = ((key, item[:3] if key == "runs" and isinstance(item, list) else item) for key, item in value.items())
+            return "{\n" + "".join(f"{json.dumps(key)}: {line(item)}\n" for key, item in inner) + "}"
+        if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+            return "[\n" + "".join(line(item) + "\n" for item in value) + "]"
+        return json.dumps(value)
+
+    return line(document) + "\n"
 
 
 def answer(longhaul, root, words):
@@ -40,11 +61,11 @@ def answer(longhaul, root, words):
         out.mkdir()
         done = subprocess.run([longhaul, *(word.replace("OUT", "out") for word in words)], capture_output=True, text=True,
                               cwd=scratch, timeout=600, check=False, stdin=subprocess.DEVNULL)
-        parts = [f"== status {done.returncode}\n", "== standard output\n", done.stdout, "== standard error\n", done.stderr]
+        parts = [f"== status {done.returncode}\n", "== standard output\n", rows(done.stdout), "== standard error\n", done.stderr]
         for path in sorted(out.rglob("*")):
             if path.is_file() and path.suffix not in SKIPPED:
-                parts += [f"== {path.relative_to(out)}\n", path.read_text(encoding="utf-8")]
-        return "".join(parts).replace(scratch, "SCRATCH").replace(str(root), "ROOT")
+                parts += [f"== {path.relative_to(out)}\n", rows(path.read_text(encoding="utf-8"))]
+        return TIME.sub("TIME", "".join(parts)).replace(scratch, "SCRATCH").replace(str(root), "ROOT")
 
 
 def agree(a, b):

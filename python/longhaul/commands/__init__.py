@@ -22,8 +22,10 @@ from longhaul.refusal import Refused
 
 # Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
 VERBS = {
+    "compare": "compare",
     "export": "export",
     "import": "importing",
+    "list": "list",
 }
 
 
