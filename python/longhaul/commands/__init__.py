@@ -25,6 +25,7 @@ VERBS = {
     "compare": "compare",
     "export": "export",
     "import": "importing",
+    "_price": "pricing",
     "list": "list",
 }
 

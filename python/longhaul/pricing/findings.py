@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from longhaul.analysis.interval import mean_of, normal_quantile
 from longhaul.pricing.plan import Arm, Crossing, Request, arm_of, priced_blocks, ranges_around
 from longhaul.tables import Interval, Measured
 
@@ -147,17 +148,6 @@ class Findings:
     gradients: list[GradientError]
 
 
-def mean_of(x: np.ndarray, level: float = LEVEL) -> Measured:
-    """The mean with its t interval."""
-    from scipy.special import stdtrit
-
-    if len(x) < 2:
-        return Measured(float(x[0]))
-    mean = float(np.mean(x))
-    half = float(stdtrit(len(x) - 1, 0.5 + level / 2) * np.std(x, ddof=1) / math.sqrt(len(x)))
-    return Measured(mean, Interval(mean - half, mean + half, level, "t"))
-
-
 def mean_within(x: np.ndarray, least: float, most: float) -> Measured:
     """Mean of what lies between `least` and `most`: ends of the interval beyond them are cut there."""
     mean = mean_of(x)
@@ -197,9 +187,7 @@ def neighbour_correlation(x: np.ndarray) -> float:
 def neighbour_bound(rows: int, arms: int) -> float:
     """Above this neighbours are alike beyond chance: the largest of `arms` correlations stays below it in 97.5 % where
     rows are independent."""
-    from scipy.special import ndtri
-
-    return float(ndtri(1 - (1 - LEVEL) / 2 / arms)) / math.sqrt(rows)
+    return normal_quantile(1 - (1 - LEVEL) / 2 / arms) / math.sqrt(rows)
 
 
 def _front(all_of):

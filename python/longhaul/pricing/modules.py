@@ -20,6 +20,7 @@ from longhaul.pricing import report
 from longhaul.pricing.findings import Count, Seen
 from longhaul.pricing.plan import ALLOWED_NAT, CONTEXT, LEAST_ROWS, ROWS, Request, arms_of, equal_cuts, fold_seed, window_of
 from longhaul.refusal import need
+from longhaul.tables import csv_rows, html
 
 if TYPE_CHECKING:
     import pandas
@@ -33,12 +34,12 @@ class Prices(report.Pricing):
 
     def _frame(self, make) -> pandas.DataFrame:
         pandas = need("pandas", "a data frame")
-        keys, *rows = report.csv_rows(make(self))
+        keys, *rows = csv_rows(make(self))
         frame = pandas.DataFrame(rows, columns=keys)
         for key in frame.columns:
             with contextlib.suppress(ValueError, TypeError):
                 frame[key] = pandas.to_numeric(frame[key])
-        return frame
+        return frame.dropna(axis=1, how="all")
 
     @property
     def depths(self) -> pandas.DataFrame:
@@ -68,7 +69,7 @@ class Prices(report.Pricing):
         return report.pricing_text(self)
 
     def _repr_html_(self) -> str:
-        return "".join(report.html(table) for table in report.tables(self))
+        return "".join(html(table) for table in report.tables(self))
 
     __repr__ = __str__
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from longhaul.pricing.findings import Findings, Seen, find_prices, neighbour_bound
 from longhaul.pricing.plan import Arm, Request, arm_of
-from longhaul.tables import (Cell, Table, cell, csv_text, json_rows, json_text, measured_json, none, number, shown, text,
-                             with_interval)
+from longhaul.report.page import figure_html, html_page
+from longhaul.tables import (Cell, Table, cell, csv_rows, csv_text, escaped, html, json_rows, json_text, measured_json, none,
+                             number, shown, text, with_interval)
 
 SCHEMA = "longhaul.price/1"
 _NAT, _GRADIENT = 5, 4  # digits
@@ -203,6 +204,30 @@ def rows_csv(p: Pricing) -> str:
     def field(value):
         return "" if value is None else number(value) if not isinstance(value, (str, int)) else str(value)
     return csv_text([list(ROW_KEYS), *([field(value) for value in row] for row in rows(p))])
+
+
+def _figure(draw, table):
+    keys, *rows = csv_rows(table)
+    return draw([dict(zip(keys, row)) for row in rows])
+
+
+def pricing_page(p: Pricing) -> str:
+    """A self-contained page. Without matplotlib it says so and has no figures."""
+    drawn, why = ["", ""], ""
+    try:
+        from longhaul.pricing import figures
+
+        drawn = [_figure(figures.depths, depths(p)), _figure(figures.boundaries, boundaries(p))]
+    except ImportError as error:
+        why = f'<p class="note">No figures: {escaped(str(error))} (matplotlib is needed to draw).</p>\n'
+    body = ["<header><h1>What compressed boundaries cost this model</h1>\n",
+            *(f"<p>{escaped(line)}</p>\n" for line in p.head), "</header>\n",
+            *(f'<p class="first">{escaped(line)}</p>\n' for line in p.notes), why,
+            figure_html(drawn[0], "All boundaries of S stages compressed: &Delta; with its 95 % interval over rows, by bits "
+                                  "an element."),
+            figure_html(drawn[1], "Each boundary alone: &Delta; with its 95 % interval, by the block that it lies before."),
+            *(f"<section>{html(table, 'h2')}</section>\n" for table in tables(p))]
+    return html_page("longhaul: price of boundaries", "".join(body))
 
 
 def unmet(p: Pricing) -> str:
