@@ -9,15 +9,16 @@ def parser():
     whole = Parser("report", "a self-contained HTML page with figures, CSV beside it; reads only the record. With --compare: two "
                              "records beside each other, every difference with its interval",
                    "examples:\n  longhaul report results/smoke\n  longhaul report --compare results/here results/there")
-    what = whole.add_mutually_exclusive_group(required=True)
-    what.add_argument("results", nargs="?", help="folder of the record")
-    what.add_argument("--compare", nargs=2, metavar=("A", "B"),
-                      help="folders A and B of two records: estimates, settings, machines, final losses")
+    whole.add_argument("results", nargs="?", help="folder of the record")
+    whole.add_argument("--compare", nargs=2, metavar=("A", "B"),
+                       help="folders A and B of two records: estimates, settings, machines, final losses")
     whole.add_argument("--out", help="folder to write into (default: RESULTS/report; B/compare)")
     return whole
 
 
 def run(options):
+    if bool(options.results) == bool(options.compare):
+        parser().error("results excludes --compare" if options.results else "results, or --compare A B, is required")
     need("numpy", "a report")
     need("scipy", "a report")
     if options.compare:
