@@ -15,8 +15,10 @@ struct ReaderVerb {
   const char* description;
 };
 inline constexpr ReaderVerb kReaderVerbs[] = {
+    {"compare", "are two runs of one record bit-identical? Exit status 1 when they are not"},
     {"export", "the record for other tools; reads only, and sends nothing anywhere"},
     {"import", "models and data that exist, for specs; fetches nothing (docs/import.md)"},
+    {"list", "runs and campaigns of a record, their state and numbers"},
 };
 bool IsReaderVerb(std::string_view word);
 

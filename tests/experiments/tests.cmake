@@ -21,7 +21,6 @@ longhaul_test(experiments/estimates/thresholds_test.cc LIBS longhaul::experiment
 longhaul_test(experiments/estimates/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimates/depth_models_test.cc experiments/estimates/dose_response_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/price/price_test.cc LIBS longhaul::price_estimates LABELS cpu)
 longhaul_test(experiments/spec/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimates/estimators_scipy_test.cc
   LIBS longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)

@@ -27,7 +27,9 @@ VERBS = {
     "compare": "compare",
     "export": "export",
     "import": "importing",
+    "_price": "pricing",
     "list": "list",
+    "report": "report",
 }
 
 

@@ -1,7 +1,8 @@
-"""Figures of a pricing: what compressed boundaries cost a model that exists."""
+"""Figures of a pricing, as SVG. Rows are those of report's tables by their keys, as a CSV has them."""
 
 import matplotlib.pyplot as plt
-from style import COLOURS, MARKERS, SOFT, estimate, interval, read, save
+
+from longhaul.report.style import COLOURS, MARKERS, SOFT, estimate, interval, svg
 
 DELTA = "delta_nat_per_token"
 
@@ -22,11 +23,8 @@ def scale(axes, rows):
     axes.axhline(0, color=SOFT, lw=0.8)
 
 
-def price_depths(folder):
+def depths(rows):
     """Delta over bits an element, a colour for each number of stages."""
-    rows = read(folder, "price_depths")
-    if not rows:
-        return
     figure, axes = plt.subplots(figsize=(8.4, 4.6))
     groups = by(rows, "stages")
     for i, (stages, group) in enumerate(groups.items()):
@@ -45,14 +43,11 @@ def price_depths(folder):
     axes.set_xlabel("bits an element")
     axes.set_ylabel("$\\Delta$ (nat/token)")
     axes.legend(loc="upper right")
-    save(figure, folder, "price_depths")
+    return svg(figure, "price_depths")
 
 
-def price_boundaries(folder):
+def boundaries(rows):
     """Delta of each boundary alone over the block that it lies before, a colour for each codec."""
-    rows = read(folder, "price_boundaries")
-    if not rows:
-        return
     figure, axes = plt.subplots(figsize=(8.4, 4.6))
     for i, (codec, group) in enumerate(by(rows, "codec").items()):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
@@ -65,4 +60,4 @@ def price_boundaries(folder):
     axes.set_xlabel("block before which the boundary lies")
     axes.set_ylabel("$\\Delta$ of the boundary alone (nat/token)")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    save(figure, folder, "price_boundaries")
+    return svg(figure, "price_boundaries")

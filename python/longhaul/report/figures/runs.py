@@ -2,7 +2,7 @@
 
 import matplotlib
 import matplotlib.pyplot as plt
-from style import COLOURS, INK, MOST_CURVES, SOFT, extremes, look, read, save
+from longhaul.report.style import COLOURS, INK, MOST_CURVES, SOFT, extremes, look, read, save
 
 
 def curves_of(rows):

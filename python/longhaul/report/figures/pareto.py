@@ -1,7 +1,7 @@
 """Loss against what it costs: time, bytes, memory, with the arms that no other one beats."""
 
 import matplotlib.pyplot as plt
-from style import COLOURS, INK, SOFT, number, read, save
+from longhaul.report.style import COLOURS, INK, SOFT, number, read, save
 
 COSTS = (("time_s", 3600, "hours (simulated)"), ("message_bytes", 1e9, "GB of messages, whole run"),
          ("memory_bytes", 1e6, "MB of a rank, as planned"))

@@ -1,7 +1,7 @@
 """Figures of DiLoCo's cells, of what groups send each other, and of two records beside each other."""
 
 import matplotlib.pyplot as plt
-from style import ASSUMED, COLOURS, INK, LINE, estimate, interval, number, read, save
+from longhaul.report.style import ASSUMED, COLOURS, INK, LINE, estimate, interval, number, read, save
 
 BATCHES = {"global-batch-matched": "-", "local-batch-matched": "--"}
 

@@ -1,3 +1,5 @@
+// What Python asks of the engine.
+//
 // `_clock-steps`: how long steps take by the clock of schedules, of pipelines whose costs Python has measured.
 //
 // Standard input: [{"spec": TOML, "pipelines": [PIPELINE...], "messages": [LINK...]}...], the latter two where predictions
@@ -5,6 +7,8 @@
 // "forward": [LINK...], "backward": [LINK...], "tied": [LINK, LINK]}; LINK: {"message_bytes", "rate_bit_per_s" (null: not
 // limited), "one_way_delay_s"}. Standard output, of each: what the spec's ranks do, and
 // {"pipelines": [{"p1_s", "p2_s", "p3_s"} or {"error"}...], "messages_s": [...]}; or {"error"}.
+//
+// `_frame-bytes ROWS COLS CODEC`: the most bytes of the codec's frame of a float32 tensor.
 #include <algorithm>
 #include <iostream>
 #include <iterator>
@@ -13,6 +17,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "compressors/catalog.h"
 #include "experiments/command/command.h"
 #include "experiments/estimates/step_time.h"
 #include "experiments/spec/plans_of_spec.h"
@@ -102,11 +107,29 @@ absl::Status ClockSteps() {
   return absl::OkStatus();
 }
 
+struct FrameArguments {
+  Shape shape{};
+  std::string codec;
+};
+
+absl::Status FrameBytes(const FrameArguments& asked) {
+  const auto codec = MakeCodec(asked.codec);
+  if (!codec.ok()) return codec.status();
+  fmt::print("{}\n", (*codec)->MaxFrameBytes(asked.shape, DType::kF32));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-void AddClockStepsCommand(CLI::App& app, int* exit_status) {
-  CLI::App* command = app.add_subcommand("_clock-steps", "")->group("");
-  command->callback([exit_status] { *exit_status = Fail(ClockSteps()); });
+void AddAskedCommands(CLI::App& app, int* exit_status) {
+  CLI::App* steps = app.add_subcommand("_clock-steps", "")->group("");
+  steps->callback([exit_status] { *exit_status = Fail(ClockSteps()); });
+  auto asked = std::make_shared<FrameArguments>();
+  CLI::App* frame = app.add_subcommand("_frame-bytes", "")->group("");
+  frame->add_option("rows", asked->shape.rows)->required();
+  frame->add_option("cols", asked->shape.cols)->required();
+  frame->add_option("codec", asked->codec)->required();
+  frame->callback(Calling(FrameBytes, asked, exit_status));
 }
 
 }  // namespace longhaul

@@ -4,8 +4,8 @@ import math
 
 import matplotlib.pyplot as plt
 import numpy as np
-from style import ASSUMED, ASSUMED_Q, COLOURS, D0_REFERENCE, INK, LINE, MODEL_STYLES, SOFT
-from style import codecs_of, estimate, extremes, interval, number, read, save
+from longhaul.report.style import ASSUMED, ASSUMED_Q, COLOURS, D0_REFERENCE, INK, LINE, MODEL_STYLES, SOFT
+from longhaul.report.style import codecs_of, estimate, extremes, interval, number, read, save
 
 MOST_LINES = 40  # of a figure that has a line for each arm
 
