@@ -14,6 +14,7 @@ import difflib
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ def cases(families):
         for line in (HERE / f"{family}.txt").read_text(encoding="utf-8").splitlines():
             if line.strip() and not line.startswith("#"):
                 name, _, words = line.partition(":")
-                yield family, name.strip(), words.split()
+                yield family, name.strip(), shlex.split(words)
 
 
 def answer(longhaul, root, words):
