@@ -27,7 +27,7 @@ void AddReportCommand(CLI::App& app, int* exit_status);
 void AddListCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);
 void AddPriceCommand(CLI::App& app, int* exit_status);
-void AddSimulateCommand(CLI::App& app, int* exit_status);
+void AddClockCommand(CLI::App& app, int* exit_status);  // for Python
 void AddScaleCommand(CLI::App& app, int* exit_status);
 void AddPlanCommand(CLI::App& app, int* exit_status);
 void AddScheduleCommand(CLI::App& app, int* exit_status);

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   longhaul::AddListCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
   longhaul::AddPriceCommand(app, &exit_status);
-  longhaul::AddSimulateCommand(app, &exit_status);
+  longhaul::AddClockCommand(app, &exit_status);
   longhaul::AddScaleCommand(app, &exit_status);
   longhaul::AddPlanCommand(app, &exit_status);
   longhaul::AddScheduleCommand(app, &exit_status);

@@ -17,6 +17,7 @@ struct ReaderVerb {
 inline constexpr ReaderVerb kReaderVerbs[] = {
     {"export", "the record for other tools; reads only, and sends nothing anywhere"},
     {"import", "models and data that exist, for specs; fetches nothing (docs/import.md)"},
+    {"simulate", "the planning model: what compute a network of nodes delivers"},
 };
 bool IsReaderVerb(std::string_view word);
 

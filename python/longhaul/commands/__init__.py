@@ -12,6 +12,7 @@ Adding a verb: its module here, its line in VERBS and its line in experiments/ru
 import argparse
 import difflib
 import importlib
+import json
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from longhaul.refusal import Refused
 VERBS = {
     "export": "export",
     "import": "importing",
+    "simulate": "simulate",
 }
 
 
@@ -37,6 +39,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         message = re.sub(r"\s+", " ", message)
+        message = re.sub(r"the following arguments are required: (\S+?)(?:,.*)?$", r"\1 is required", message)
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown and unknown[1].startswith("-"):
             name = unknown[1].split("=")[0][:64]
@@ -56,6 +59,16 @@ def module_of(verb):
 def engine(*words, **more):
     """Runs the engine's verb `words`; its output is ours. Returns its exit status."""
     return subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), *map(str, words)], check=False, **more).returncode
+
+
+def ask_engine(verb, request):
+    """The engine's answer to a request, both JSON; its refusal is ours."""
+    done = subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), verb], input=json.dumps(request),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        line = (done.stderr.strip().splitlines() or [f"{verb} ended with {done.returncode}"])[-1]
+        raise Refused(line.removeprefix("longhaul: "))
+    return json.loads(done.stdout)
 
 
 def _checked(run, options):
