@@ -34,7 +34,7 @@ def cases(families):
 
 def answer(longhaul, root, words):
     with tempfile.TemporaryDirectory() as scratch:
-        for link in ("docs", "experiments", "planning", "tests", "python"):
+        for link in ("docs", "examples", "experiments", "planning", "tests", "python"):
             if (root / link).exists():
                 (pathlib.Path(scratch) / link).symlink_to(root / link)
         out = pathlib.Path(scratch) / "out"
