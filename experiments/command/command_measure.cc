@@ -17,9 +17,7 @@
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/comparability.h"
 #include "experiments/estimates/loss_file.h"
-#include "experiments/estimates/timing_findings.h"
 #include "experiments/estimates/training_advice.h"
-#include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/run/run_recorder.h"
@@ -109,6 +107,12 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
   return record.FinishRun(*run, RunStatus::kOk, "losses read from a file; nothing was trained");
 }
 
+// What its runs say of their data, and the document with --json. Returns `outcome` unless the record can't be read.
+absl::Status ShowCampaign(const Record& record, int64_t experiment, const absl::Status& outcome, CommandOutput& out) {
+  const absl::Status shown = ShowFromRecord(out, "campaign", record, experiment, outcome);
+  return outcome.ok() ? shown : outcome;
+}
+
 // A campaign whose runs are not trained but read from a losses.csv of a report: final losses by arm
 // and seed. What follows, record, table and page, is as of trained runs, but for what only training
 // shows (wire, step times, NMSE).
@@ -145,8 +149,8 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
              arguments.from_losses);
   const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment, out.detail());
-  if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
-  if (out.json() || !table.ok()) return table.status();
+  if (out.json()) return ShowCampaign(record, experiment, table.status(), out);
+  if (!table.ok()) return table.status();
   fmt::print("\n{}\n{}", *table, RecordLine(results));
   return absl::OkStatus();
 }
@@ -187,13 +191,9 @@ absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out
   const absl::Status ran = TrainTheRest(record, experiment, grid->runs, limits, out.progress());
   if (absl::IsCancelled(ran)) return ran;
   // A cell whose links failed is told in its row; the others stand.
-  const absl::StatusOr<TimingFindings> findings = AnalyseTiming(record, experiment);
-  if (!findings.ok()) return findings.status();
-  if (out.json()) {
-    out.Document(TimingJson(record, experiment, *findings, ran));
-  } else {
-    fmt::print("\n{}\n{}", TextOf(TimingTable(*findings)), RecordLine(results));
-  }
+  const absl::Status shown = ShowFromRecord(out, "timing", record, experiment, ran);
+  if (!shown.ok()) return shown;
+  if (!out.json()) fmt::print("{}", RecordLine(results));
   return ran;
 }
 
@@ -314,12 +314,8 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
   }
   absl::StatusOr<std::string> table =
       outcome.ok() ? AnalyseCampaign(record, experiment, out.detail()) : outcome;
-  if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
-  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
-  if (!runs.ok()) return runs.status();
-  for (const std::string& line : DataAdvice(*runs)) fmt::print(out.warnings(), "{}\n", line);
-  if (out.json() || !table.ok()) return table.status();
-  for (const std::string& line : ClippingAdvice(*runs)) fmt::print(out.progress(), "{}\n", line);
+  const absl::Status shown = ShowCampaign(record, experiment, table.status(), out);
+  if (out.json() || !shown.ok()) return shown;
   fmt::print("\n{}\n{}", *table, RecordLine(results));
   return absl::OkStatus();
 }

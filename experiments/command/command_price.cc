@@ -12,7 +12,7 @@
 #include "experiments/price/price_tables.h"
 #include "experiments/record/whole_file.h"
 #include "experiments/report/plots.h"
-#include "experiments/report/result_json.h"
+#include "experiments/command/output.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/run/reader.h"

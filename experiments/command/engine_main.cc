@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   longhaul::AddMeasureCommand(app, &exit_status);
   longhaul::AddMergeCommand(app, &exit_status);
   longhaul::AddIngestCommand(app, &exit_status);
+  longhaul::AddClockStepsCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddReaderCommands(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);
