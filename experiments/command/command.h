@@ -29,8 +29,8 @@ void AddListCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);
 void AddPriceCommand(CLI::App& app, int* exit_status);
 void AddClockCommand(CLI::App& app, int* exit_status);  // for Python
-void AddScaleCommand(CLI::App& app, int* exit_status);
-void AddPlanCommand(CLI::App& app, int* exit_status);
+void AddScaleCommand(CLI::App& app, int* exit_status);  // for Python
+void AddPlanCommand(CLI::App& app, int* exit_status);   // for Python
 void AddScheduleCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddSpecCommand(CLI::App& app, int* exit_status);

@@ -32,6 +32,8 @@ VERBS = {
     "export": "export",
     "import": "importing",
 <<<<<<< HEAD
+    "plan": "plan",
+    "scale": "scale",
     "simulate": "simulate",
 =======
     "list": "list",
@@ -48,7 +50,7 @@ class Parser(argparse.ArgumentParser):
                          formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message):
-        message = re.sub(r"\s+", " ", message)
+        message = re.sub(r"\s+", " ", message).removeprefix("argument ")
         message = re.sub(r"the following arguments are required: (\S+?)(?:,.*)?$", r"\1 is required", message)
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown and unknown[1].startswith("-"):
@@ -71,14 +73,19 @@ def engine(*words, **more):
     return subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), *map(str, words)], check=False, **more).returncode
 
 
-def ask_engine(verb, request):
-    """The engine's answer to a request, both JSON; its refusal is ours."""
+def engine_lines(verb, request):
+    """The lines of the engine's answer to a request, each JSON as the request is; its refusal is ours."""
     done = subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), verb], input=json.dumps(request),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         line = (done.stderr.strip().splitlines() or [f"{verb} ended with {done.returncode}"])[-1]
         raise Refused(line.removeprefix("longhaul: "))
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def ask_engine(verb, request):
+    """Its answer of one line."""
+    return engine_lines(verb, request)[0]
 
 
 def _checked(run, options):
