@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddReaderCommands(app, &exit_status);
   longhaul::AddPriceCommand(app, &exit_status);
-  longhaul::AddSimulateCommand(app, &exit_status);
+  longhaul::AddClockCommand(app, &exit_status);
   longhaul::AddScaleCommand(app, &exit_status);
   longhaul::AddPlanCommand(app, &exit_status);
   longhaul::AddScheduleCommand(app, &exit_status);

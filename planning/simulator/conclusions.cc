@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numbers>
 
 #include <fmt/format.h>
 
@@ -14,7 +13,6 @@ namespace longhaul::simulator {
 namespace {
 
 constexpr double kMultiples[] = {1.5, 2, 2.5, 3, 4, 5, 6, 8};  // of the largest that fits a node
-constexpr int kGrid = 64;  // steps over one interval: a best size may hold only inside it
 
 double Local(const Adjust& adjust, const Scenario& s) { return Simulate(adjust(s)).local; }
 
@@ -114,43 +112,6 @@ std::vector<Conclusion> MakeConclusions() {
   return out;
 }
 
-// A standard normal that depends on its draw and source alone: Box and Muller's.
-double Deviate(uint64_t draw, uint64_t source) {
-  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
-  const uint64_t first = Mix((draw * 64 + source * 2 + 1) * kStep);
-  const uint64_t second = Mix((draw * 64 + source * 2 + 2) * kStep);
-  const double u = (static_cast<double>(first >> 11) + 0.5) * 0x1p-53;
-  const double v = static_cast<double>(second >> 11) * 0x1p-53;
-  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
-}
-
-Change ChangeOf(double assumed, double low, double high) {
-  const bool was = assumed >= 1;
-  if (low >= 1 || high < 1) return (low >= 1) == was ? Change::kUnchanged : Change::kFlips;
-  return Change::kUndetermined;
-}
-
-// Margins over the uncertainty, sorted; the point at z = 0 first.
-std::vector<double> Margins(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c,
-                            size_t draws) {
-  std::vector<double> z(plan.sources(), 0);
-  const Adjust adjust = [&](const Scenario& s) { return plan.Apply(s, transfer, z); };
-  std::vector<double> out = {c.margin(adjust)};
-  if (plan.sources() == 1) {
-    for (int i = 0; i <= kGrid; ++i) {
-      z[0] = CalibrationPlan::kEnd * (2.0 * i / kGrid - 1);
-      out.push_back(c.margin(adjust));
-    }
-  } else if (plan.sources() > 1) {
-    for (size_t draw = 0; draw < draws; ++draw) {
-      for (size_t i = 0; i < z.size(); ++i) z[i] = Deviate(draw, i);
-      out.push_back(c.margin(adjust));
-    }
-  }
-  std::sort(out.begin() + 1, out.end());
-  return out;
-}
-
 }  // namespace
 
 const std::vector<Conclusion>& Conclusions() {
@@ -158,73 +119,14 @@ const std::vector<Conclusion>& Conclusions() {
   return *conclusions;
 }
 
-std::string_view VerdictName(const Judgement& judgement) {
-  if (!judgement.has_verdict()) return "none";
-  switch (judgement.change) {
-    case Change::kUnchanged:
-      return "unchanged";
-    case Change::kFlips:
-      return "flips";
-    case Change::kUndetermined:
-      return "undetermined";
+Table BreakEvenTable() {
+  Table table{.columns = ColumnsOf("conclusion | with q = 0.995 | changes below q")};
+  for (const Conclusion& c : Conclusions()) {
+    if (!c.break_even_q) continue;
+    const bool holds = c.margin([](const Scenario& s) { return s; }) >= 1;
+    table.Add({c.name, holds ? "true" : "false", Cell(*c.break_even_q, "{:.4f}")});
   }
-  return "?";
-}
-
-Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c, size_t draws) {
-  const std::vector<double> margins = Margins(plan, transfer, c, draws);
-  const double measured = plan.calibration().parameters;
-  double size_ratio = 1;
-  const double assumed = c.margin([&](const Scenario& s) {
-    const double ratio = Simulate(s).parameters / measured;
-    size_ratio = std::max({size_ratio, ratio, 1 / ratio});
-    return s;
-  });
-  Judgement j{.name = c.name,
-              .assumed = assumed,
-              .low = 0,
-              .point = margins[0],
-              .high = 0,
-              .change = Change::kUnchanged,
-              .touched = false,
-              .size_ratio = size_ratio,
-              .break_even_q = c.break_even_q};
-  j.low = j.high = margins[0];
-  if (plan.sources() == 1) {
-    j.low = std::min(margins[0], margins[1]);
-    j.high = std::max(margins[0], margins.back());
-  } else if (plan.sources() > 1) {
-    j.low = margins[1 + draws / 40];
-    j.point = margins[1 + draws / 2];
-    j.high = margins[draws - draws / 40];
-  }
-  j.change = ChangeOf(j.assumed, j.low, j.high);
-  j.touched = j.low != j.assumed || j.high != j.assumed;
-  return j;
-}
-
-Attribution Attribute(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
-  Attribution out{transfer, Judge(plan, transfer, c), {}};
-  if (!out.whole.touched) return out;
-  // Parts may cancel: a conclusion that stays can still hang on both.
-  bool changes = out.whole.change != Change::kUnchanged;
-  for (const Part part : {Part::kQuality, Part::kRatio, Part::kRest}) {
-    const std::optional<CalibrationPlan> alone = plan.Only(part);
-    if (!alone) continue;
-    out.parts.push_back({part, Judge(*alone, transfer, c)});
-    changes = changes || out.parts.back().judgement.change != Change::kUnchanged;
-  }
-  if (!changes) out.parts.clear();
-  return out;
-}
-
-std::vector<Attribution> Attribute(const CalibrationPlan& plan) {
-  std::vector<Attribution> out;
-  for (const Transfer transfer : {Transfer::kTokens, Transfer::kLoss}) {
-    if (transfer == Transfer::kLoss && !plan.can_transfer_loss()) continue;
-    for (const Conclusion& c : Conclusions()) out.push_back(Attribute(plan, transfer, c));
-  }
-  return out;
+  return table;
 }
 
 }  // namespace longhaul::simulator

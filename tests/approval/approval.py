@@ -20,6 +20,7 @@ import lzma
 import os
 import pathlib
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def cases(families):
         for line in (HERE / f"{family}.txt").read_text(encoding="utf-8").splitlines():
             if line.strip() and not line.startswith("#"):
                 name, _, words = line.partition(":")
-                yield family, name.strip(), words.split()
+                yield family, name.strip(), shlex.split(words)
 
 
 def rows(text):
@@ -96,7 +97,7 @@ def make_records(words, scratch):
 
 def answer(longhaul, root, words):
     with tempfile.TemporaryDirectory() as scratch:
-        for link in ("docs", "experiments", "planning", "tests", "python"):
+        for link in ("docs", "examples", "experiments", "planning", "tests", "python"):
             if (root / link).exists():
                 (pathlib.Path(scratch) / link).symlink_to(root / link)
         out = pathlib.Path(scratch) / "out"

@@ -54,7 +54,7 @@ longhaul_test(experiments/report/report_test.cc LIBS experiments_testing fmt::fm
 target_compile_definitions(experiments_report_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
 if(LONGHAUL_TORCH)
   add_test(NAME experiments_plots_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/plots_test.py
-    ${PROJECT_SOURCE_DIR}/experiments/report/plots)
+    ${PROJECT_SOURCE_DIR}/python/longhaul/report/plots)
   set_tests_properties(experiments_plots_test PROPERTIES LABELS cpu SKIP_RETURN_CODE 77)
   add_test(NAME experiments_outer_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/outer_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/outer
