@@ -23,21 +23,15 @@ from longhaul.refusal import Refused
 
 # Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
 VERBS = {
-<<<<<<< HEAD
-    "_show": "show",
-=======
     "_measure": "measuring",
->>>>>>> 2784f47a7325b87fd2b3d192e85ce947efdb826d
+    "_show": "show",
     "compare": "compare",
     "export": "export",
     "import": "importing",
-<<<<<<< HEAD
+    "list": "list",
     "plan": "plan",
     "scale": "scale",
     "simulate": "simulate",
-=======
-    "list": "list",
->>>>>>> 9de96080
 }
 
 
