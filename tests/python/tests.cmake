@@ -11,3 +11,14 @@ function(longhaul_unittest area)
 endfunction()
 longhaul_unittest(planning)
 longhaul_unittest(analysis)
+
+# What the reading commands print, held to what they printed before: an entry for each family of tests/approval.
+function(longhaul_approval family)
+  add_test(NAME approval_${family}
+    COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/approval/approval.py $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR} ${family})
+  set_tests_properties(approval_${family} PROPERTIES LABELS python TIMEOUT 900)
+endfunction()
+longhaul_approval(measure)
+longhaul_approval(plan)
+longhaul_approval(scale)
+longhaul_approval(simulate)
