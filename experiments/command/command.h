@@ -24,7 +24,6 @@ void AddReaderCommands(CLI::App& app, int* exit_status);
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddIngestCommand(CLI::App& app, int* exit_status);
 void AddAskedCommands(CLI::App& app, int* exit_status);  // by Python
-void AddReportCommand(CLI::App& app, int* exit_status);
 void AddPriceCommand(CLI::App& app, int* exit_status);
 void AddClockCommand(CLI::App& app, int* exit_status);  // for Python
 void AddScaleCommand(CLI::App& app, int* exit_status);  // for Python

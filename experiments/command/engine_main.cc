@@ -19,7 +19,6 @@ int main(int argc, char** argv) {
   longhaul::AddMergeCommand(app, &exit_status);
   longhaul::AddIngestCommand(app, &exit_status);
   longhaul::AddAskedCommands(app, &exit_status);
-  longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddReaderCommands(app, &exit_status);
   longhaul::AddPriceCommand(app, &exit_status);
   longhaul::AddClockCommand(app, &exit_status);

@@ -10,6 +10,8 @@ function(longhaul_unittest area)
     "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache;OMP_NUM_THREADS=1;LONGHAUL_BINARY=$<TARGET_FILE:longhaul>;LONGHAUL_EXPORT_PYTHON=${export_python}")
 endfunction()
 longhaul_unittest(planning)
+longhaul_unittest(record)
+longhaul_unittest(report)
 longhaul_unittest(analysis)
 
 # What the reading commands print, held to what they printed before: an entry for each family of tests/approval.

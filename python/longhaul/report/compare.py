@@ -2,12 +2,12 @@
 name. Estimates of both are computed here and now, by one program."""
 
 import math
-import os
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 from longhaul.analysis.changes import changes_text, spec_changes
 from longhaul.analysis.rows import estimate, estimates
+from longhaul.files import make_folder, write_whole
 from longhaul.record import Estimate, Record
 from longhaul.record import rows
 from longhaul.record.contents import read_contents, short
@@ -15,7 +15,6 @@ from longhaul.refusal import Refused
 from longhaul.report.data import Reported, read_experiment
 from longhaul.report.figures import draw
 from longhaul.report.page import figure_html, html_page
-from longhaul.report.pages import write_whole
 from longhaul.tables import (LOW_END, UPPER, Interval, Measured, Table, badge, cell, csv_rows, csv_text, escaped, grid_html,
                              none, with_interval)
 
@@ -320,7 +319,7 @@ def _experiment_html(e):
 
 def write_comparison(c: RecordComparison, out: str) -> str:
     """Writes OUT/index.html, compare.csv and compare.svg; the path of the page."""
-    os.makedirs(out, exist_ok=True)
+    make_folder(out)
     write_whole(f"{out}/compare.csv", csv_text(csv_rows(estimates_table(c.experiments))))
     body = f"<header><h1>Two records beside each other</h1>\n<p>A: {escaped(c.a)}<br>B: {escaped(c.b)}</p></header>\n"
     figures = {}

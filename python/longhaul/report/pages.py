@@ -3,10 +3,10 @@ computed again. Beside it OUT/tables/*.csv, every table of the record; OUT/<expe
 from; for a campaign OUT/<experiment>/calibration.json."""
 
 import datetime
-import os
 import pathlib
 
 from longhaul.analysis.calibration import calibration_json
+from longhaul.files import make_folder, write_whole
 from longhaul.record import Record
 from longhaul.refusal import Refused
 from longhaul.report import data
@@ -17,17 +17,9 @@ from longhaul.report.timing import timing_table
 from longhaul.tables import Table, csv_rows, csv_text, escaped
 
 
-def write_whole(path: str, text: str) -> None:
-    """The file has all of the text or what it had before."""
-    part = f"{path}.part"
-    with open(part, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(text)
-    os.replace(part, path)
-
-
 def _write_raw_tables(record, folder):
     """Every table of the record, as it is."""
-    os.makedirs(folder, exist_ok=True)
+    make_folder(folder)
     for table, in record.query("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"):
         names = [row[1] for row in record.query(f'PRAGMA table_info("{table}")')]
         texts = ", ".join(f'COALESCE(CAST("{name}" AS TEXT), \'\')' for name in names)
@@ -78,7 +70,7 @@ def write_report(record: Record, out: str) -> str:
     body, note = _header(record, experiments), ""
     for e in experiments:
         folder = f"{out}/{e.folder}"
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         for name, found in _files(record, e).items():
             write_whole(f"{folder}/{name}", found if isinstance(found, str) else csv_text(csv_rows(found)))
         figures = {}
