@@ -1,0 +1,19 @@
+"""What a campaign's record says, on numpy and SciPy; formulas in docs/estimates.md.
+
+    interval     t, Holm, power, medians; Measured with `around`, `mapped`, `widened`, `cut_below`
+    curve        the reference curve: fit_reference(runs) -> ReferenceCurve, MonotoneCubic, curve_error
+    efficiency   eta and q of arms: estimate_arm, estimate_joint, estimate_contrast, ln_eta_by_seed, verdicts
+    regression   fit_over_seeds: least squares of a model whose parameters get intervals over seeds
+    campaign     analyse(record, experiment) -> CampaignAnalysis: arms, families, identities, findings
+    findings     what families say together: directions, depth, contrasts, DiLoCo, times to a loss
+    rows         estimates(analysis) -> rows of the record's table `estimates`
+    text         campaign_table, campaign_summary, findings_tables, planned_depths
+    calibration  calibration_json(analysis): schema longhaul.calibration/1
+    forecast     what a design can resolve, before its first run
+
+Failures of one estimate are NotEstimated, whose text stands in the table in its place.
+"""
+
+
+class NotEstimated(Exception):
+    """Why there is no such estimate."""
