@@ -71,7 +71,7 @@ Sent SendSome(TransportKind transport, Post post, const std::string& codec, Elem
 
 TEST(Crossing, IsWhatPacketsWouldHaveBeenInEveryCodecDtypeAndLength) {
   const std::vector<std::vector<int64_t>> shapes = {{4100}, {96, 64}, {3, 50, 640}, {1100, 640}};
-  for (const char* codec : {"none", "int4-b64-h64", "int8-b64", "int8-b64+sr", "fp16", "topk-64of4096"}) {
+  for (const char* codec : {"none", "int4-b64-h64", "int8-b64", "int8-b64+sr", "fp16", "topk-64of4096+fp16"}) {
     for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
       for (const auto& shape : shapes) {
         SCOPED_TRACE(std::string(codec) + " " +

@@ -203,8 +203,7 @@ void DeviceCoder::Device::Encode(EncodeJob& job) {
   update.status = EncodeOn(*lane, job, update, idle);
   update.time = clock_->Now() - start - idle.time;  // what is measured of it costs no encoding
   if (!update.status.ok()) {
-    update.frame.reset();
-    return job.update(std::move(update));
+    return job.update({.frame = {}, .last = true, .status = update.status, .time = update.time});
   }
   const std::span<const std::byte> frame = update.frame->bytes;
   update.frame->owner = lane;  // the frame stands in its slot until it has gone
