@@ -89,8 +89,8 @@ bool Sender::Cross(const WireTensor& x, const ChannelKey& key, const Group::Done
   Peer& peer = *context_->peers[static_cast<size_t>(key.rank)];
   SendChannel& channel = ChannelOf(key);
   const Codec* codec = context_->coding.Pick(x, key.rank, key.tag);
-  if (x.coder != nullptr || !context_->node->codes_inline() || !channel.unsubmitted.empty() || !channel.uncoded.empty() ||
-      (codec != nullptr && codec->NewState({1, 1}) != nullptr)) {
+  if (x.coder != nullptr || !context_->node->codes_inline() || !channel.unsubmitted.empty() ||
+      !channel.uncoded.empty() || (codec != nullptr && codec->NewState({1, 1}) != nullptr)) {
     return false;
   }
   Crossing crossing{.header = HeaderOf(x, key, channel.next_sequence),
@@ -134,8 +134,7 @@ bool Sender::Cross(const WireTensor& x, const ChannelKey& key, const Group::Done
   return true;
 }
 
-PacketHeader Sender::HeaderOf(const WireTensor& x, const ChannelKey& key,
-                              uint64_t sequence) const {
+PacketHeader Sender::HeaderOf(const WireTensor& x, const ChannelKey& key, uint64_t sequence) const {
   PacketHeader header = context_->Header(PacketKind::kData);
   header.space = key.space;
   header.tag = key.tag;

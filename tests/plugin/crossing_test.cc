@@ -71,7 +71,8 @@ Sent SendSome(TransportKind transport, Post post, const std::string& codec, Elem
 
 TEST(Crossing, IsWhatPacketsWouldHaveBeenInEveryCodecDtypeAndLength) {
   const std::vector<std::vector<int64_t>> shapes = {{4100}, {96, 64}, {3, 50, 640}, {1100, 640}};
-  for (const char* codec : {"none", "int4-b64-h64", "int8-b64", "int8-b64+sr", "fp16", "topk-64of4096+fp16"}) {
+  for (const char* codec :
+       {"none", "int4-b64-h64", "int8-b64", "int8-b64+sr", "fp16", "topk-64of4096+fp16"}) {
     for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
       for (const auto& shape : shapes) {
         SCOPED_TRACE(std::string(codec) + " " +
@@ -85,8 +86,8 @@ TEST(Crossing, IsWhatPacketsWouldHaveBeenInEveryCodecDtypeAndLength) {
           EXPECT_EQ(packets.out.crossed_tensors, 0);
           EXPECT_EQ(packets.in.crossed_tensors, 0);
           EXPECT_EQ(crossed.received, packets.received);
-          for (const auto& [a, b] : {std::pair{&crossed.out, &packets.out},
-                                     std::pair{&crossed.in, &packets.in}}) {
+          for (const auto& [a, b] :
+               {std::pair{&crossed.out, &packets.out}, std::pair{&crossed.in, &packets.in}}) {
             EXPECT_EQ(a->codec, b->codec);
             EXPECT_EQ(a->tensors, b->tensors);
             EXPECT_EQ(a->elements, b->elements);
@@ -200,11 +201,11 @@ TEST(Crossing, CodecsWithAStateAndNodesWithCodersTakePackets) {
   const Cluster coded(TransportKind::kLoopback, 2,
                       [](NodeOptions& options) { options.coder_threads = 1; });
   std::vector<float> x = Noise(8192, 1), y(8192);
-  for (const auto& [cluster, codec] : {std::pair{&inline_nodes, "int8-b64+ef"},
-                                       std::pair{&inline_nodes, "aqsgd4"},
-                                       std::pair{&coded, "int8-b64"}}) {
-    const auto group = cluster->MakeGroup(
-        codec, [&](GroupOptions& options) { options.codecs.forward = codec; });
+  for (const auto& [cluster, codec] :
+       {std::pair{&inline_nodes, "int8-b64+ef"}, std::pair{&inline_nodes, "aqsgd4"},
+        std::pair{&coded, "int8-b64"}}) {
+    const auto group =
+        cluster->MakeGroup(codec, [&](GroupOptions& options) { options.codecs.forward = codec; });
     const Ends ends = SendInto(*group[0], *group[1], F32(x), F32(y));
     EXPECT_EQ(ends.send, absl::OkStatus());
     EXPECT_EQ(ends.recv, absl::OkStatus());

@@ -182,7 +182,8 @@ TEST(PipelineRank, OneTensorForBothEndsOfABoundaryChangesNoValue) {
       "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\n"
       ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\n";
   for (const auto& [csv, microbatches] :
-       {std::pair{looped, 4}, std::pair<std::string, int>{"0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", 1}}) {
+       {std::pair{looped, 4},
+        std::pair<std::string, int>{"0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", 1}}) {
     const Outcome apart = RunStep(csv), shared = RunStep(csv, Boundaries::kShared);
     ExpectValues(shared, microbatches);
     EXPECT_EQ(shared.loss_sum, apart.loss_sum);
