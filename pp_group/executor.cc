@@ -147,6 +147,15 @@ PipelineRank::Chunk& PipelineRank::ChunkOf(int stage) {
   });
 }
 
+void PipelineRank::ShareBoundary(int stage, PipelineRank* next) {
+  Chunk &before = ChunkOf(stage), &after = next->ChunkOf(stage + 1);
+  for (size_t i = 0; i < before.microbatches.size(); ++i) {
+    Microbatch &sender = before.microbatches[i], &receiver = after.microbatches[i];
+    receiver.x = receiver.crossing.x = sender.crossing.y;
+    sender.dy = sender.crossing.dy = receiver.crossing.dx;
+  }
+}
+
 void PipelineRank::BeginStep(std::span<const int64_t> rows, std::vector<int64_t> samples) {
   loss_sum_ = 0;
   samples_ = std::move(samples);

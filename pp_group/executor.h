@@ -57,6 +57,10 @@ class PipelineRank {
   // sends by sample.
   void BeginStep(std::span<const int64_t> rows, std::vector<int64_t> samples = {});
   void Run(const Action& action);
+  // The rank with the next stage is in this process and steps in one thread with this one, and the
+  // boundary behind `stage` carries values as they are: from now on both have one tensor for each
+  // activation and gradient there, which is written once a step, before it is sent.
+  void ShareBoundary(int stage, PipelineRank* next);
   // Waits until nothing that this rank has sent is in flight.
   void FinishSends();
 

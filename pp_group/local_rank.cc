@@ -104,6 +104,15 @@ void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
     begin.tied->JoinLocally(end.tied.get());
     end.tied->JoinLocally(begin.tied.get());
   }
+  if (!spec.exact_boundaries || subspace != nullptr) return;
+  for (const auto& before : stages) {
+    for (const auto& after : stages) {
+      const LocalRank &from = before->rank, &to = after->rank;
+      if (from.group != to.group || from.stage + 1 != to.stage) continue;
+      if (before->pipeline == after->pipeline) continue;  // handed over without crossing
+      before->pipeline->ShareBoundary(from.stage, after->pipeline.get());
+    }
+  }
 }
 
 }  // namespace longhaul

@@ -55,6 +55,8 @@ struct TrainSpec {
   // Boundaries (between stages b and b + 1) whose activations cross on a channel for each sample, so
   // that codecs keep what they remember by sample, over epochs. A micro-batch is one row then.
   std::vector<int> sample_boundaries = {};
+  // Boundaries send tensors as they are: ranks of this process have one tensor for both ends of each.
+  bool exact_boundaries = false;
   // Compute that is slept instead of done (injected_compute.h): step times over real links without
   // the machine that they are about. There is no loss, no evaluation and no checkpoint then.
   std::optional<InjectedCompute> compute = std::nullopt;

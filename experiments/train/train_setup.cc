@@ -49,6 +49,12 @@ std::optional<InjectedCompute> ComputeOf(const RunSpec& spec) {
                          .sleep = absl::SleepFor};
 }
 
+// In every direction of every boundary, in all steps.
+bool SendsExact(const RunSpec::Boundary& boundary) {
+  return boundary.forward == "none" && boundary.backward == "none" && boundary.cuts.empty() &&
+         !boundary.policy;
+}
+
 }  // namespace
 
 TrainSpec ToTrainSpec(const RunSpec& spec) {
@@ -76,6 +82,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .mask_gradients = spec.boundary.mask_gradients,
                   .subspace = spec.boundary.subspace.value_or(0),
                   .sample_boundaries = SampleBoundaries(spec),
+                  .exact_boundaries = SendsExact(spec.boundary),
                   .compute = ComputeOf(spec),
                   .stage_compute = ToComputeSpec(spec),
                   .chunks = static_cast<int>(spec.schedule.chunks),

@@ -49,8 +49,8 @@ struct EncodeJob {
   // Where set, x goes without a frame if it holds a value of this magnitude or more, NaN and Inf
   // among them, or any other that the codec refuses. Of host memory alone.
   std::optional<float> raw_from;
-  // Looks at a frame that is whole and at x, both in host memory, and at the state after it, before
-  // the last update; may be empty. For it alone, a coder of a device copies x to the host.
+  // Looks at a frame that is whole and at x, both in host memory, and at the state after it, between
+  // the update that gives all of the frame away and the last one; may be empty. For it alone, a coder of a device copies x to the host.
   absl::AnyInvocable<void(std::span<const std::byte> frame, ConstTensor x)> inspect;
   // True: nobody wants the frame any more, and the job may end early with Cancelled. Any thread.
   absl::AnyInvocable<bool() const> abandoned;

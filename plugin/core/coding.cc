@@ -307,6 +307,32 @@ absl::Status DecodeLikeReceiver(std::span<const std::byte> frame, const CodecSta
   return absl::OkStatus();
 }
 
+uint64_t FrameSeed(uint64_t group_seed, const PacketHeader& header) {
+  return FoldSeed({group_seed, header.sequence, static_cast<uint64_t>(header.source_rank),
+                   static_cast<uint64_t>(header.tag)});
+}
+
+double Nmse(ConstTensor decoded, ConstTensor x) {
+  const auto* received = static_cast<const std::byte*>(decoded.values);
+  const auto* source = static_cast<const std::byte*>(x.values);
+  double error = 0, power = 0;
+  const auto add = [&](double value, double back) {
+    error += (back - value) * (back - value);
+    power += value * value;
+  };
+  const uint64_t elements = x.shape.elements();
+  if (x.dtype == DType::kF32 && decoded.dtype == DType::kF32) {
+    const auto* values = reinterpret_cast<const float*>(source);
+    const auto* backs = reinterpret_cast<const float*>(received);
+    for (uint64_t i = 0; i < elements; ++i) add(values[i], backs[i]);
+  } else {
+    for (uint64_t i = 0; i < elements; ++i) {
+      add(LoadElement(source, x.dtype, i), LoadElement(received, decoded.dtype, i));
+    }
+  }
+  return power > 0 ? error / power : 0.0;
+}
+
 absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
                                  const CodecState* state, std::span<std::byte> scratch) {
   ConstTensor decoded{.values = scratch.data(), .dtype = DType::kF32, .shape = x.shape};
@@ -315,16 +341,7 @@ absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x
   } else if (absl::Status s = DecodeFrame(frame, {scratch.data(), DType::kF32, x.shape}); !s.ok()) {
     return s;
   }
-  const auto* received = static_cast<const std::byte*>(decoded.values);
-  const auto* source = static_cast<const std::byte*>(x.values);
-  double error = 0, power = 0;
-  for (uint64_t i = 0; i < x.shape.elements(); ++i) {
-    const double value = LoadElement(source, x.dtype, i);
-    const double back = LoadElement(received, decoded.dtype, i);
-    error += (back - value) * (back - value);
-    power += value * value;
-  }
-  return power > 0 ? error / power : 0.0;
+  return Nmse(decoded, x);
 }
 
 }  // namespace longhaul

@@ -102,7 +102,13 @@ Tensor CodecTensor(const WireTensor& x, const PacketHeader& header);
 absl::Status DecodeLikeReceiver(std::span<const std::byte> frame, const CodecState* state,
                                 Tensor x);
 
-// ||decoded - x||^2 / ||x||^2 of one codec frame of x; `scratch` holds 4 bytes per element. `state`
+// What keys the noise of a message's frame.
+uint64_t FrameSeed(uint64_t group_seed, const PacketHeader& header);
+
+// ||decoded - x||^2 / ||x||^2, 0 of an x that is all zero; equal shapes.
+double Nmse(ConstTensor decoded, ConstTensor x);
+
+// The same of one codec frame of x; `scratch` holds 4 bytes per element. `state`
 // is the sender's after encoding: where the receiver adds differences, it holds what that one has.
 absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
                                  const CodecState* state, std::span<std::byte> scratch);

@@ -40,6 +40,7 @@ std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& 
     total.payload_bytes += row.payload_bytes;
     total.message_bytes += row.message_bytes;
     total.device_tensors += row.device_tensors;
+    total.crossed_tensors += row.crossed_tensors;
     total.encode += row.encode;
     total.decode += row.decode;
     total.nmse_samples += row.nmse_samples;
@@ -102,6 +103,7 @@ void CounterTable::Count(int peer, Direction direction, const Message& message) 
   CrossingCounters& row = Row(peer, direction, message.codec, message.kind);
   ++row.tensors;
   row.device_tensors += message.on_device;
+  row.crossed_tensors += message.crossed;
   row.elements += static_cast<int64_t>(header.elements);
   row.payload_bytes += static_cast<int64_t>(header.message_bytes);
   row.message_bytes += message.message_bytes;

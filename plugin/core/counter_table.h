@@ -31,6 +31,7 @@ class CounterTable {
     std::optional<TensorKind> kind;
     absl::Duration coding;
     bool on_device = false;
+    bool crossed = false;  // without a transport
   };
   void Count(int peer, Direction direction, const Message& message);
   // Of a sent frame with that codec and kind.

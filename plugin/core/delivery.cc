@@ -202,6 +202,44 @@ void Delivery::Conclude(const std::shared_ptr<Arrival>& arrival) {
   FinishWaiting(key);
 }
 
+bool Delivery::Fill(Crossing& crossing, const Receipt& receipt) const {
+  const PacketHeader& header = crossing.header;
+  const WireTensor& y = receipt.x;
+  if (!receipt.open() || y.coder != nullptr || !context_->node->codes_inline()) return false;
+  if (header.type != y.type || header.elements != static_cast<uint64_t>(y.elements())) return false;
+  if (crossing.codec != nullptr && context_->options.codecs.lossless()) return false;
+  return Cross(crossing, y, *context_->node).ok();
+}
+
+void Delivery::Crossed(const Crossing& crossing, const std::shared_ptr<Receipt>& receipt) {
+  const PacketHeader& header = crossing.header;
+  const int rank = header.source_rank;
+  context_->counters.Count(
+      rank, Direction::kReceived,
+      {.header = header,
+       .message_bytes = crossing.wire_bytes,
+       .crc = crossing.crc,
+       .codec = crossing.codec == nullptr ? std::string() : CodecNameOf(header.codec),
+       .kind = crossing.codec == nullptr
+                   ? KindOfTag(header.tag)
+                   : context_->coding.KindOf(rank, context_->options.rank, header.tag),
+       .coding = crossing.decode,
+       .crossed = true});
+  if (context_->watch) {
+    const absl::Duration now = context_->Now();
+    context_->watch({.peer = rank,
+                     .sent = false,
+                     .collective = false,
+                     .tag = header.tag,
+                     .sequence = header.sequence,
+                     .bytes = crossing.wire_bytes,
+                     .at = now - crossing.decode,
+                     .coded = now,
+                     .coding = crossing.decode});
+  }
+  Complete(receipt, rank);
+}
+
 void Delivery::Drop(const std::shared_ptr<Arrival>& arrival, const absl::Status& why) {
   arrival->LetGo();
   if (arrival->failure.ok()) arrival->failure = why;

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compressors/frame_receiver.h"
 #include "plugin/core/arrival.h"
+#include "plugin/core/crossing.h"
 #include "plugin/core/host_coder.h"
 
 namespace longhaul {
@@ -27,6 +28,11 @@ class Delivery {
   void Finish(const std::shared_ptr<Arrival>& arrival);
   // Decodes what only waited for messages that have gone from that channel.
   void FinishWaiting(const ChannelKey& key);
+  // A crossing into that receive's tensor. False: it must come as packets, and the receive waits on.
+  bool Fill(Crossing& crossing, const Receipt& receipt) const;
+  // It is filled: ends the receive.
+  void Crossed(const Crossing& crossing, const std::shared_ptr<Receipt>& receipt);
+
   // Nothing more comes of it.
   void Drop(const std::shared_ptr<Arrival>& arrival, const absl::Status& why);
 

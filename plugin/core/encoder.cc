@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "compressors/numbers/noise.h"
 #include "compressors/states/mirror.h"
 
 namespace longhaul {
@@ -34,10 +33,28 @@ void Encoder::AddCopies(std::shared_ptr<Ticket> ticket) {
   Give(nullptr, ticket);
 }
 
+bool Encoder::NextIsSampled(int dst) const {
+  const auto at = static_cast<size_t>(dst);
+  const int64_t before = at < encoded_frames_.size() ? encoded_frames_[at] : 0;
+  return context_->options.nmse_every > 0 && before % context_->options.nmse_every == 0;
+}
+
 bool Encoder::Sampled(int dst) {
   if (context_->options.nmse_every <= 0) return false;
+  const bool sampled = NextIsSampled(dst);
   encoded_frames_.resize(context_->peers.size());
-  return encoded_frames_[static_cast<size_t>(dst)]++ % context_->options.nmse_every == 0;
+  ++encoded_frames_[static_cast<size_t>(dst)];
+  return sampled;
+}
+
+void Encoder::CountCrossed(int dst, const Crossing& crossing) {
+  Sampled(dst);
+  if (crossing.nmse) CountNmse(dst, crossing.header.tag, *crossing.codec, *crossing.nmse);
+}
+
+void Encoder::CountNmse(int dst, int tag, const Codec& codec, double nmse) {
+  context_->counters.CountNmse(dst, codec.name(),
+                               context_->coding.KindOf(context_->options.rank, dst, tag), nmse);
 }
 
 // A coder may work inside the call and change the list, so each search begins anew.
@@ -71,9 +88,7 @@ void Encoder::Give(SendChannel* channel, const std::shared_ptr<Ticket>& ticket) 
   EncodeJob job{.codec = ticket->codec,
                 .x = x,
                 .after = ticket->x.after.get(),
-                .seed = FoldSeed({context_->options.seed, header.sequence,
-                                  static_cast<uint64_t>(header.source_rank),
-                                  static_cast<uint64_t>(header.tag)}),
+                .seed = FrameSeed(context_->options.seed, header),
                 .state = state,
                 .raw_from = {},
                 .inspect = {},
@@ -147,12 +162,7 @@ void Encoder::Take(const EncodeUpdate& update, Ticket& ticket) {
 void Encoder::CountSamples() {
   while (!samples_.empty() && samples_.front()->stage == Ticket::Stage::kCoded) {
     const Ticket& ticket = *samples_.front();
-    const int dst = ticket.key.rank;
-    if (ticket.nmse) {
-      context_->counters.CountNmse(
-          dst, ticket.codec->name(),
-          context_->coding.KindOf(context_->options.rank, dst, ticket.key.tag), *ticket.nmse);
-    }
+    if (ticket.nmse) CountNmse(ticket.key.rank, ticket.key.tag, *ticket.codec, *ticket.nmse);
     samples_.pop_front();
   }
 }

@@ -6,8 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "plugin/core/group_context.h"
-#include "plugin/core/outbox.h"
+#include "plugin/core/crossing.h"
 
 namespace longhaul {
 
@@ -66,6 +65,10 @@ class Encoder {
   // frame of this slot must be one of values, which the receiver takes whatever it holds.
   void ForgetState(SendChannel& channel, const Ticket& ticket);
 
+  // Whether the next frame to that rank is one whose error is measured; and that it went, by a crossing.
+  bool NextIsSampled(int dst) const;
+  void CountCrossed(int dst, const Crossing& crossing);
+
   // How many tickets each rank was sent with a codec: every n-th is sampled.
   const std::vector<int64_t>& encoded_frames() const { return encoded_frames_; }
   void set_encoded_frames(std::vector<int64_t> frames) { encoded_frames_ = std::move(frames); }
@@ -77,6 +80,7 @@ class Encoder {
   void OnUpdate(SendChannel* channel, const std::shared_ptr<Ticket>& ticket, EncodeUpdate update);
   static void Take(const EncodeUpdate& update, Ticket& ticket);
   bool Sampled(int dst);
+  void CountNmse(int dst, int tag, const Codec& codec, double nmse);
   void CountSamples();
 
   GroupContext* const context_;

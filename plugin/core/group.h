@@ -129,6 +129,9 @@ struct CrossingCounters {
   int64_t message_bytes = 0;  // with our message headers
   int64_t device_tensors =
       0;  // of `tensors`, coded by a device beside them; the others on the host
+  // Of `tensors`, put by the sender into the receiver's tensor, in the same process, without a
+  // transport; in all other fields they count as if they had gone through one.
+  int64_t crossed_tensors = 0;
   absl::Duration encode = absl::ZeroDuration(), decode = absl::ZeroDuration();
   int64_t nmse_samples = 0;  // sender only
   double nmse_sum = 0, nmse_max = 0;

@@ -259,6 +259,10 @@ void GroupCore::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& p
   matcher_.OnData(peer, header, payload);
 }
 
+bool GroupCore::OnCrossing(Peer& peer, Crossing& crossing) {
+  return failed_.ok() && crossing.header.source_rank == RankOf(peer) && matcher_.Cross(crossing);
+}
+
 void GroupCore::OnWant(Peer& peer, const PacketHeader& header) {
   const int rank = RankOf(peer);
   if (rank >= 0) sender_.OnWant({rank, header.space, header.tag}, header.sequence);

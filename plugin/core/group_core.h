@@ -64,6 +64,7 @@ class GroupCore final : public Group,
  private:
   // GroupEndpoint.
   void OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload) override;
+  bool OnCrossing(Peer& peer, Crossing& crossing) override;
   void OnWant(Peer& peer, const PacketHeader& header) override;
   void OnStarving(Peer& peer) override;
   void OnPeerGone(Peer& peer) override;

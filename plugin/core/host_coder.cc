@@ -20,6 +20,7 @@ class EncodeRun {
   }
 
   bool Step() {
+    if (whole_) return Inspect();
     if (job_.abandoned && job_.abandoned()) {
       Refuse(absl::CancelledError("no longer wanted"));
       return false;
@@ -39,9 +40,9 @@ class EncodeRun {
     }
     if (update.frame) update.frame->bytes = buffer_->bytes();
     update.ready_bytes = *ready;
-    update.last = *ready == buffer_->bytes().size();
+    whole_ = *ready == buffer_->bytes().size();
+    update.last = whole_ && !job_.inspect;
     update.time = time_;
-    if (update.last && job_.inspect) job_.inspect(buffer_->bytes(), job_.x);
     const bool more = !update.last;
     job_.update(std::move(update));
     return more;
@@ -53,6 +54,17 @@ class EncodeRun {
                  .ready_bytes = job_.x.shape.elements() * BytesPerElement(job_.x.dtype),
                  .last = true,
                  .raw = true,
+                 .status = {},
+                 .time = time_});
+    return false;
+  }
+
+  // Of a frame that is on its way: x and the frame stay as they are until the last update.
+  bool Inspect() {
+    job_.inspect(buffer_->bytes(), job_.x);
+    job_.update({.frame = {},
+                 .ready_bytes = buffer_->bytes().size(),
+                 .last = true,
                  .status = {},
                  .time = time_});
     return false;
@@ -83,6 +95,7 @@ class EncodeRun {
   const Clock* const clock_;
   std::shared_ptr<PooledBuffer> buffer_;
   std::optional<PieceWriter> writer_;
+  bool whole_ = false;  // the frame is
   absl::Duration time_;
 };
 

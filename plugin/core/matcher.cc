@@ -99,6 +99,26 @@ void Matcher::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pay
   MatchChannel(key);
 }
 
+// Only what is due next, with a receive for this rank alone and no message before it unfinished.
+bool Matcher::Cross(Crossing& crossing) {
+  const PacketHeader& header = crossing.header;
+  const auto found = channels_.find({header.source_rank, header.space, header.tag});
+  if (found == channels_.end()) return false;
+  Channel& channel = *found->second;
+  if (header.sequence != channel.next_sequence || channel.posted.empty() ||
+      !channel.unmatched.empty() || !channel.incomplete.empty()) {
+    return false;
+  }
+  const auto any = any_.find(header.tag);
+  if (any != any_.end() && !any->second.empty()) return false;
+  const std::shared_ptr<Receipt> receipt = channel.posted.front();
+  if (!delivery_.Fill(crossing, *receipt)) return false;
+  channel.posted.pop_front();
+  ++channel.next_sequence;
+  delivery_.Crossed(crossing, receipt);
+  return true;
+}
+
 std::shared_ptr<Arrival> Matcher::Begin(Channel& channel, Peer& peer, const PacketHeader& header) {
   if (header.sequence != channel.next_sequence || header.offset != 0) {
     peer.Release(kPacketHeaderBytes + header.payload_bytes);

@@ -23,6 +23,8 @@ class Matcher {
   void ReceiveAny(const WireTensor& x, int tag, Group::DoneFrom done);
 
   void OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload);
+  // TransportSink::OnCrossing, of a tensor point to point.
+  bool Cross(Crossing& crossing);
   void OnPeerGone(int rank);
   void OnStarving(int rank);  // tells the peer which messages are wanted
 

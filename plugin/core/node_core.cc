@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "plugin/core/crossing.h"
 #include "plugin/core/host_coder.h"
 
 namespace longhaul {
@@ -194,6 +195,22 @@ void NodeCore::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pa
     early_[header.group].push_back({&peer, header, payload.Keep()});
     if (peer.starving()) Starving(peer);
   }
+}
+
+bool NodeCore::OnCrossing(Crossing& crossing) {
+  Peer* const peer = FindPeer(crossing.header.source_node);
+  const auto group = groups_.find(crossing.header.group);
+  if (leaving_ || peer == nullptr || !peer->usable() || group == groups_.end()) return false;
+  const std::shared_ptr<GroupEndpoint> alive = group->second;
+  if (!alive->OnCrossing(*peer, crossing)) return false;
+  traffic_.received_messages.fetch_add(1, std::memory_order_relaxed);
+  traffic_.received_bytes.fetch_add(crossing.wire_bytes, std::memory_order_relaxed);
+  return true;
+}
+
+void NodeCore::CountSentCrossing(int64_t wire_bytes) {
+  traffic_.sent_messages.fetch_add(1, std::memory_order_relaxed);
+  traffic_.sent_bytes.fetch_add(wire_bytes, std::memory_order_relaxed);
 }
 
 void NodeCore::Starving(Peer& peer) {

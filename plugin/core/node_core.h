@@ -24,6 +24,8 @@ class GroupEndpoint {
   virtual ~GroupEndpoint() = default;
   // A data packet. The callee accounts for it with peer.Release() in the end.
   virtual void OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload) = 0;
+  // TransportSink::OnCrossing.
+  virtual bool OnCrossing(Peer& peer, Crossing& crossing) = 0;
   virtual void OnWant(Peer& peer, const PacketHeader& header) = 0;
   virtual void OnStarving(Peer& peer) = 0;  // tell it what is wanted
   virtual void OnPeerGone(Peer& peer) = 0;
@@ -78,6 +80,9 @@ class NodeCore final : public Node,
   const Clock& clock() const { return *options_.clock; }
   BufferPool& pool() { return pool_; }
   Coder& coder() { return *coder_; }  // of host memory
+  bool codes_inline() const { return !options_.coder && CoderThreads(options_) == 0; }
+  // A tensor has crossed from or to this node without a transport (crossing.h).
+  void CountSentCrossing(int64_t wire_bytes);
   // Held by a job of any other coder until its last callback has come to the strand: the node does
   // not end before.
   std::shared_ptr<void> JobElsewhere();
@@ -112,6 +117,7 @@ class NodeCore final : public Node,
   void OnPacket(std::span<const std::byte> header, ArrivedPayload& payload) override;
   void OnLinkLost(uint64_t node_id, absl::Status why) override;
   void OnTimer() override;
+  bool OnCrossing(Crossing& crossing) override;
 
   void OnControl(Peer* peer, const PacketHeader& header, ArrivedPayload& payload);
   void OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload);

@@ -126,6 +126,13 @@ size_t Outbox::NextBytes(const OutMessage& message) const {
   return std::min(next, message.order[message.part].size() - message.part_bytes);
 }
 
+int64_t Outbox::WireBytes(size_t payload_bytes, const std::vector<FramePart>& order) const {
+  const size_t most = limits_.packet_payload_bytes;
+  size_t packets = order.empty() ? std::max<size_t>(1, (payload_bytes + most - 1) / most) : 0;
+  for (const FramePart& part : order) packets += (part.size() + most - 1) / most;
+  return static_cast<int64_t>(payload_bytes + packets * kPacketHeaderBytes);
+}
+
 // The bytes of the next packet; what follows then begins behind them.
 std::span<const std::byte> Outbox::NextSlice(OutMessage& message) {
   const size_t bytes = NextBytes(message);

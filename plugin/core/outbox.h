@@ -78,6 +78,10 @@ class Outbox {
   // The peer is gone: everything fails with `why`, now or when the transport lets go of it.
   void Fail(absl::Status why);
 
+  // What a message of such a payload, all of it ready, counts with its packets' headers. `order` as in
+  // OutMessage.
+  int64_t WireBytes(size_t payload_bytes, const std::vector<FramePart>& order) const;
+
   // Nothing is inside the transport.
   bool idle() const { return in_flight_ == 0; }
   bool empty() const { return idle() && fresh_.empty() && running_.empty() && unready_.empty(); }

@@ -47,6 +47,10 @@ void Peer::SetGone(State state, absl::Status why) {
   if (link_ != nullptr) link_->Cut();
 }
 
+bool Peer::Cross(Crossing& crossing) {
+  return usable() && link_ != nullptr && outbox_.empty() && link_->Cross(crossing);
+}
+
 void Peer::SendControl(PacketHeader header, std::string payload, Lane lane) {
   if (!usable() || link_ == nullptr) return;
   auto packet = std::make_unique<ControlPacket>();

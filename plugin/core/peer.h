@@ -38,6 +38,9 @@ class Peer {
   // Everything towards it fails with `why`; the link is cut. No effect when already gone.
   void SetGone(State state, absl::Status why);
 
+  // Link::Cross, while it is usable and nothing of ours is on its way there.
+  bool Cross(Crossing& crossing);
+
   // One small packet past the data. `header` needs kind and what the kind uses.
   void SendControl(PacketHeader header, std::string payload = {}, Lane lane = Lane::kControl);
 

@@ -69,12 +69,13 @@ void Sender::SendEncoded(const WireTensor& x, const Codec* codec, void* decoded,
 
 void Sender::Send(const WireTensor& x, void* decoded, int dst, int tag, Group::Done done) {
   const ChannelKey key{dst, ChannelSpace::kPointToPoint, tag};
+  if (context_->coding.TooShort(x, dst, tag)) context_->counters.CountShort(x.elements());
+  if (decoded == nullptr && Cross(x, key, done)) return;
   std::shared_ptr<Ticket> ticket = NewTicket(x, key, std::move(done));
   SendChannel& channel = ChannelOf(key);
   channel.unsubmitted.push_back(ticket);
   const bool reachable = context_->peers[static_cast<size_t>(dst)]->usable();
   ticket->codec = reachable ? context_->coding.Pick(x, dst, tag) : nullptr;
-  if (context_->coding.TooShort(x, dst, tag)) context_->counters.CountShort(x.elements());
   if (ticket->codec == nullptr) {
     const size_t bytes = ticket->message->payload.size();
     if (decoded != nullptr && bytes > 0) std::memcpy(decoded, x.values, bytes);
@@ -84,6 +85,65 @@ void Sender::Send(const WireTensor& x, void* decoded, int dst, int tag, Group::D
   encoder_.Add(channel, std::move(ticket));
 }
 
+bool Sender::Cross(const WireTensor& x, const ChannelKey& key, const Group::Done& done) {
+  Peer& peer = *context_->peers[static_cast<size_t>(key.rank)];
+  SendChannel& channel = ChannelOf(key);
+  const Codec* codec = context_->coding.Pick(x, key.rank, key.tag);
+  if (x.coder != nullptr || !context_->node->codes_inline() || !channel.unsubmitted.empty() ||
+      !channel.uncoded.empty() || (codec != nullptr && codec->NewState({1, 1}) != nullptr)) {
+    return false;
+  }
+  Crossing crossing{.header = HeaderOf(x, key, channel.next_sequence),
+                    .x = x,
+                    .codec = codec,
+                    .seed = 0,
+                    .sampled = codec != nullptr && encoder_.NextIsSampled(key.rank),
+                    .outbox = peer.outbox(),
+                    .encode = {},
+                    .decode = {},
+                    .nmse = {}};
+  crossing.seed = FrameSeed(context_->options.seed, crossing.header);
+  if (!peer.Cross(crossing)) return false;
+  ++ChannelOf(key).next_sequence;
+  if (codec != nullptr) encoder_.CountCrossed(key.rank, crossing);
+  context_->node->CountSentCrossing(crossing.wire_bytes);
+  context_->counters.Count(
+      key.rank, Direction::kSent,
+      {.header = crossing.header,
+       .message_bytes = crossing.wire_bytes,
+       .crc = crossing.crc,
+       .codec = codec == nullptr ? std::string_view() : codec->name(),
+       .kind = codec == nullptr
+                   ? KindOfTag(key.tag)
+                   : context_->coding.KindOf(context_->options.rank, key.rank, key.tag),
+       .coding = crossing.encode,
+       .crossed = true});
+  if (context_->watch) {
+    const absl::Duration now = context_->Now();
+    context_->watch({.peer = key.rank,
+                     .sent = true,
+                     .collective = false,
+                     .tag = key.tag,
+                     .sequence = crossing.header.sequence,
+                     .bytes = crossing.wire_bytes,
+                     .at = now - crossing.decode,
+                     .coded = now - crossing.decode,
+                     .coding = crossing.encode});
+  }
+  done(absl::OkStatus());
+  return true;
+}
+
+PacketHeader Sender::HeaderOf(const WireTensor& x, const ChannelKey& key, uint64_t sequence) const {
+  PacketHeader header = context_->Header(PacketKind::kData);
+  header.space = key.space;
+  header.tag = key.tag;
+  header.sequence = sequence;
+  DescribeTensor(x, header);
+  header.message_bytes = header.elements * BytesPerElement(x.type);
+  return header;
+}
+
 std::shared_ptr<Ticket> Sender::NewTicket(const WireTensor& x, const ChannelKey& key,
                                           Group::Done done) {
   auto ticket = std::make_shared<Ticket>();
@@ -91,14 +151,8 @@ std::shared_ptr<Ticket> Sender::NewTicket(const WireTensor& x, const ChannelKey&
   ticket->x = x;
   ticket->message = std::make_shared<OutMessage>();
   OutMessage& message = *ticket->message;
-  PacketHeader& header = message.header = context_->Header(PacketKind::kData);
-  header.space = key.space;
-  header.tag = key.tag;
-  header.sequence = ChannelOf(key).next_sequence++;
-  DescribeTensor(x, header);
-  message.payload = {static_cast<const std::byte*>(x.values),
-                     header.elements * BytesPerElement(x.type)};
-  header.message_bytes = message.payload.size();
+  message.header = HeaderOf(x, key, ChannelOf(key).next_sequence++);
+  message.payload = {static_cast<const std::byte*>(x.values), message.header.message_bytes};
   message.done = [this, owner = context_->owner.lock(), weak = std::weak_ptr(ticket),
                   done = std::move(done)](absl::Status status) {
     OnDone(weak.lock(), done, std::move(status));  // pending_ holds it until then

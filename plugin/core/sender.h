@@ -56,6 +56,9 @@ class Sender {
     std::shared_ptr<Ticket> ticket;
     absl::Duration deadline;
   };
+  // Crosses if it can (crossing.h): true, and `done` has run.
+  bool Cross(const WireTensor& x, const ChannelKey& key, const Group::Done& done);
+  PacketHeader HeaderOf(const WireTensor& x, const ChannelKey& key, uint64_t sequence) const;
   std::shared_ptr<Ticket> NewTicket(const WireTensor& x, const ChannelKey& key, Group::Done done);
   void OnDone(const std::shared_ptr<Ticket>& ticket, const Group::Done& done, absl::Status status);
   void OnCoded(const std::shared_ptr<Ticket>& ticket);

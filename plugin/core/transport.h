@@ -17,6 +17,8 @@
 
 namespace longhaul {
 
+struct Crossing;  // crossing.h
+
 using Task = absl::AnyInvocable<void()>;
 
 // Bytes that outlive the call they arrived in; let go by the destructor, on the strand.
@@ -53,6 +55,8 @@ class TransportSink {
   virtual void OnPacket(std::span<const std::byte> header, ArrivedPayload& payload) = 0;
   virtual void OnLinkLost(uint64_t node_id, absl::Status why) = 0;
   virtual void OnTimer() = 0;
+  // A tensor from a rank of this process. False: it has not crossed and must come as packets.
+  virtual bool OnCrossing(Crossing&) { return false; }
 };
 
 // Bulk carries data; control carries small packets that must not queue behind it.
@@ -76,6 +80,9 @@ class Link {
   // Packets of one lane arrive in order. kDone: the bytes are no longer needed and `done` will not
   // run; kPending: `done` runs on the strand later, exactly once, also after Cut().
   virtual absl::StatusOr<SendState> Send(Lane lane, OutPacket* packet) = 0;
+  // Where the peer is in this process and nobody is on its strand: its sink's OnCrossing, inside the
+  // call. False: it has not crossed.
+  virtual bool Cross(Crossing&) { return false; }
   // Gives up at once: pending packets come back with an error, soon and whatever the network does;
   // nothing more arrives. Idempotent.
   virtual void Cut() = 0;

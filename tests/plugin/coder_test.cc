@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <future>
 #include <thread>
 
 #include "compressors/catalog.h"
@@ -70,6 +71,44 @@ Crossed CrossFour(TransportKind kind, const std::string& codec, size_t count, Ho
   for (const NmseSample& sample : group[0]->TakeNmse()) crossed.nmse.push_back(sample.nmse);
   EXPECT_EQ(crossed.nmse.size(), 4u);
   return crossed;
+}
+
+// A frame waits for nobody who only looks at it.
+TEST(HostCoder, GivesAFrameAwayBeforeItsErrorIsMeasured) {
+  const auto codec = MakeCodec("int4-b64-h64").value();
+  for (const int threads : {0, 2}) {
+    for (const size_t count : {kShort, kLong}) {
+      std::vector<float> x = Noise(count, 1);
+      HostCoder coder(threads, BufferPool(), &MonotonicClock());
+      std::vector<std::string> seen;  // by one job's steps, one after another
+      std::promise<void> ended;
+      size_t frame_bytes = 0;
+      coder.Encode({.codec = codec.get(),
+                    .x = {x.data(), DType::kF32, {1, count}},
+                    .after = nullptr,
+                    .seed = 1,
+                    .state = nullptr,
+                    .raw_from = {},
+                    .inspect =
+                        [&](std::span<const std::byte> frame, ConstTensor) {
+                          frame_bytes = frame.size();
+                          seen.push_back("measured");
+                        },
+                    .abandoned = {},
+                    .update =
+                        [&](EncodeUpdate update) {
+                          EXPECT_EQ(update.status, absl::OkStatus());
+                          seen.push_back(std::to_string(update.ready_bytes) + " ready" +
+                                         (update.last ? ", last" : ""));
+                          if (update.last) ended.set_value();
+                        }});
+      ended.get_future().wait();
+      ASSERT_GE(seen.size(), 3u);
+      EXPECT_THAT(std::vector(seen.end() - 3, seen.end()),
+                  testing::ElementsAre(std::to_string(frame_bytes) + " ready", "measured",
+                                       std::to_string(frame_bytes) + " ready, last"));
+    }
+  }
 }
 
 class CoderContract : public testing::TestWithParam<TransportKind> {};

@@ -124,6 +124,23 @@ TEST(DeviceCoderLife, TheTimeOfAJobIsWithoutTheWaitForTheProgram) {
   }
 }
 
+TEST(DeviceCoderLife, AFrameIsGivenAwayBeforeItsErrorIsMeasured) {
+  const auto codec = *MakeCodec("int8-b64");
+  const std::vector<float> x = Noise(4096, 1);
+  DeviceCoder coder(std::make_shared<HostRuntime>(), &MonotonicClock());
+  Encoded encoded;
+  EncodeJob job = encoded.Job(*codec, {x.data(), DType::kF32, {16, 256}});
+  std::vector<std::string> seen;
+  job.inspect = [&](std::span<const std::byte>, ConstTensor) { seen.push_back("measured"); };
+  job.update = [&](EncodeUpdate update) {
+    seen.push_back(update.frame ? "frame" : "no frame");
+    if (update.last) encoded.frame.set_value(std::move(update));
+  };
+  coder.Encode(std::move(job));
+  EXPECT_EQ(encoded.frame.get_future().get().status, absl::OkStatus());
+  EXPECT_THAT(seen, testing::ElementsAre("frame", "measured", "no frame"));
+}
+
 TEST(DeviceCoderLife, AFrameOutlivesTheCoderAndWhoeverMadeTheRuntime) {
   const auto codec = *MakeCodec("int8-b64");
   std::vector<float> x = Noise(4096, 1);

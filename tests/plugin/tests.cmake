@@ -1,6 +1,6 @@
 longhaul_test_library(plugin_testing LIBS longhaul::plugin_core longhaul::compressors
   SRCS plugin/group_fixture.cc plugin/rigged_transport.cc)
-foreach(name point_to_point_test collectives_test collective_sums_test collective_coded_test collective_coded_cases_test collective_roots_test missing_ranks_test mismatch_test codec_policy_test crossings_test decoded_test order_test receiver_state_test faults_test
+foreach(name point_to_point_test collectives_test collective_sums_test collective_coded_test collective_coded_cases_test collective_roots_test missing_ranks_test mismatch_test codec_policy_test crossing_test crossings_test decoded_test order_test receiver_state_test faults_test
              flow_test deadlines_test integrity_test coder_test strangers_test)
   longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()

@@ -2,6 +2,8 @@
 // backward whose W come in any order.
 #include "pp_group/executor.h"
 
+#include <set>
+
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +46,8 @@ class CountingStage : public Stage {
   void Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
                Activations* kept) override {
     static_cast<Slot*>(kept)->microbatch = forwards_++;
+    if (x.defined()) inputs.insert(x.data_ptr());
+    if (y.defined()) outputs.insert(y.data_ptr());
     if (layout_.first()) y.fill_(static_cast<double>(tokens[0]));
     if (!layout_.first() && !layout_.last()) y.copy_(x + 1);
     if (layout_.last()) last_x_[forwards_ - 1] = x.clone();
@@ -66,6 +70,7 @@ class CountingStage : public Stage {
   mutable int slots = 0;
   std::vector<std::string> calls;
   std::vector<double> arrived;  // gradients, on stage 0
+  std::set<void*> inputs, outputs;
 
  private:
   StageLayout layout_{};
@@ -80,8 +85,10 @@ struct Outcome {
   double loss_sum = 0;
 };
 
+enum class Boundaries { kApart, kShared };
+
 // One step of M micro-batches; micro-batch m's first token is 10 (m + 1).
-Outcome RunStep(const std::string& csv) {
+Outcome RunStep(const std::string& csv, Boundaries boundaries = Boundaries::kApart) {
   const PipelineProgram program = *ParseScheduleCsv(csv, CsvFormat::kComputeOnly);
   EXPECT_TRUE(CheckProgram(program).ok()) << CheckProgram(program);
   EXPECT_TRUE(CheckMicrobatchOrder(program).ok()) << CheckMicrobatchOrder(program);
@@ -98,8 +105,12 @@ Outcome RunStep(const std::string& csv) {
     std::vector<Stage*> own;
     for (const int s : program.StagesOf(r)) own.push_back(out.stages[s].get());
     ranks.push_back(std::make_unique<PipelineRank>(own, group[r], program, r, 1, &now));
-    ranks.back()->BeginStep(rows);
   }
+  for (int s = 0; boundaries == Boundaries::kShared && s + 1 < program.num_stages(); ++s) {
+    const int from = program.rank_of_stage[s], to = program.rank_of_stage[s + 1];
+    if (from != to) ranks[from]->ShareBoundary(s, ranks[to].get());
+  }
+  for (const auto& rank : ranks) rank->BeginStep(rows);
   const Program order = *GlobalOrder(program);
   for (const Action& action : order) ranks[program.rank_of_stage[action.stage]]->Run(action);
   for (auto& rank : ranks) {
@@ -164,6 +175,23 @@ TEST(PipelineRank, RunsInterleavedStages) {
   ExpectValues(RunStep("0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\n"
                        ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\n"),
                4);
+}
+
+TEST(PipelineRank, OneTensorForBothEndsOfABoundaryChangesNoValue) {
+  const std::string looped =
+      "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\n"
+      ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\n";
+  for (const auto& [csv, microbatches] :
+       {std::pair{looped, 4},
+        std::pair<std::string, int>{"0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", 1}}) {
+    const Outcome apart = RunStep(csv), shared = RunStep(csv, Boundaries::kShared);
+    ExpectValues(shared, microbatches);
+    EXPECT_EQ(shared.loss_sum, apart.loss_sum);
+    for (size_t s = 0; s + 1 < shared.stages.size(); ++s) {
+      EXPECT_EQ(shared.stages[s]->outputs, shared.stages[s + 1]->inputs) << s;
+    }
+    EXPECT_NE(apart.stages[0]->outputs, apart.stages[1]->inputs);
+  }
 }
 
 TEST(PipelineRank, HandsOverBetweenStagesOfOneRank) {

@@ -202,15 +202,23 @@ void DeviceCoder::Device::Encode(EncodeJob& job) {
   Idle idle;
   update.status = EncodeOn(*lane, job, update, idle);
   update.time = clock_->Now() - start - idle.time;  // what is measured of it costs no encoding
-  if (update.status.ok() && job.inspect) {
-    update.status = Inspect(*lane, job, update.frame->bytes);
+  if (!update.status.ok()) {
+    return job.update({.frame = {}, .last = true, .status = update.status, .time = update.time});
   }
-  if (update.status.ok()) {
-    update.frame->owner = lane;  // the frame stands in its slot until it has gone
-  } else {
-    update.frame.reset();
-  }
+  const std::span<const std::byte> frame = update.frame->bytes;
+  update.frame->owner = lane;  // the frame stands in its slot until it has gone
+  EncodeUpdate measured{.frame = {},
+                        .ready_bytes = update.ready_bytes,
+                        .last = true,
+                        .status = {},
+                        .time = update.time,
+                        .on_device = true};
+  update.last = !job.inspect;
   job.update(std::move(update));
+  if (!job.inspect) return;
+  // The frame is on its way by now; x stays as it is until the last update.
+  measured.status = Inspect(*lane, job, frame);
+  job.update(std::move(measured));
 }
 
 absl::Status DeviceCoder::Device::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update,

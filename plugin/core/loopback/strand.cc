@@ -21,6 +21,18 @@ bool InlineStrand::Post(Task task) {
   return true;
 }
 
+bool InlineStrand::TryRun(absl::FunctionRef<void()> now) {
+  {
+    const std::lock_guard lock(mu_);
+    if (stopped_ || running_) return false;
+    running_ = true;
+  }
+  runner_.store(std::this_thread::get_id());
+  now();
+  Drain();
+  return true;
+}
+
 bool InlineStrand::RunOr(absl::FunctionRef<void()> now, absl::FunctionRef<Task()> later) {
   {
     const std::lock_guard lock(mu_);

@@ -19,6 +19,9 @@ class InlineStrand {
   // False when stopped: the task is refused.
   bool Post(Task task);
 
+  // Runs `now` at once if the strand is free. False: it is not, or it is stopped.
+  bool TryRun(absl::FunctionRef<void()> now);
+
   // Runs `now` at once if the strand is free, else queues what `later` makes. False when stopped.
   bool RunOr(absl::FunctionRef<void()> now, absl::FunctionRef<Task()> later);
 

@@ -58,6 +58,10 @@ class LoopbackLink final : public Link {
     }
     return SendState::kDone;
   }
+  bool Cross(Crossing& crossing) override {
+    const std::shared_ptr<LoopbackTransport> peer = peer_.lock();
+    return peer != nullptr && peer->Take(crossing);
+  }
   void Cut() override { peer_.reset(); }
 
  private:
@@ -111,6 +115,14 @@ bool LoopbackTransport::Deliver(const OutPacket& packet) {
           if (const auto sink = sink_.lock()) sink->OnPacket(header, payload);
         };
       });
+}
+
+bool LoopbackTransport::Take(Crossing& crossing) {
+  bool taken = false;
+  strand_.TryRun([&] {
+    if (const auto sink = sink_.lock()) taken = sink->OnCrossing(crossing);
+  });
+  return taken;
 }
 
 void LoopbackTransport::Stop() {

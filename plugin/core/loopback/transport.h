@@ -36,6 +36,8 @@ class LoopbackTransport final : public Transport,
 
   // From a peer's link, on any thread. False once stopped.
   bool Deliver(const OutPacket& packet);
+  // The same; false also while somebody is on the strand.
+  bool Take(Crossing& crossing);
   // From the hub's thread.
   void OnAlarm();
 
