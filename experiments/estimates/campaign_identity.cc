@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -37,7 +38,7 @@ struct TwoRuns {
     if (!ours.ok()) return ours.status();
     if (!theirs.ok()) return theirs.status();
     std::map<std::pair<int64_t, int64_t>, double> losses;
-    std::map<std::tuple<int64_t, int64_t, int64_t>, uint64_t> hashes;
+    std::map<std::tuple<int64_t, int64_t, int64_t>, std::optional<uint64_t>> hashes;
     for (const StepRow& row : *theirs) {
       if (row.loss_nat) losses[{row.step, row.group_index}] = *row.loss_nat;
       hashes[{row.step, row.group_index, row.stage}] = row.parameter_hash;
@@ -58,9 +59,12 @@ struct TwoRuns {
         }
       }
       if (run.facts.contains(kProgramFact)) continue;  // it tells no hashes
-      if (run.stages != reference.stages) continue;
+      if (run.stages != reference.stages || !SameHashes(run, reference)) continue;
+      const auto hash = hashes.find({row.step, row.group_index, row.stage});
+      // Of runs that are not equally long one may have hashed where the other has not.
+      if (!row.parameter_hash || (hash != hashes.end() && !hash->second)) continue;
       ++check.parameter_hashes;
-      if (hashes[{row.step, row.group_index, row.stage}] != row.parameter_hash) {
+      if (hash == hashes.end() || *hash->second != *row.parameter_hash) {
         return fmt::format("step {}: parameters", row.step);
       }
     }

@@ -20,7 +20,14 @@ bool SameBits(const std::optional<double>& a, const std::optional<double>& b) {
 
 std::string Show(const std::optional<double>& x) { return x ? fmt::format("{}", *x) : "none"; }
 
-std::string FirstStepDifference(const std::vector<StepRow>& a, const std::vector<StepRow>& b) {
+// Of steps: what was there in both, and equal.
+struct StepsCompared {
+  bool hashes_comparable;
+  int64_t losses = 0, hashes = 0;
+};
+
+std::string FirstStepDifference(const std::vector<StepRow>& a, const std::vector<StepRow>& b,
+                                StepsCompared* compared) {
   std::map<std::tuple<int64_t, int64_t, int64_t>, const StepRow*> of_b;
   for (const StepRow& row : b) of_b[{row.step, row.group_index, row.stage}] = &row;
   for (const StepRow& row : a) {
@@ -32,9 +39,12 @@ std::string FirstStepDifference(const std::vector<StepRow>& a, const std::vector
     if (!SameBits(row.loss_nat, other.loss_nat)) {
       return fmt::format("{}: loss {} against {}", where, Show(row.loss_nat), Show(other.loss_nat));
     }
-    if (row.parameter_hash != other.parameter_hash) {
-      return fmt::format("{}: parameters {:016x} against {:016x}", where, row.parameter_hash,
-                         other.parameter_hash);
+    compared->losses += row.loss_nat.has_value();
+    if (!compared->hashes_comparable || !row.parameter_hash || !other.parameter_hash) continue;
+    ++compared->hashes;
+    if (*row.parameter_hash != *other.parameter_hash) {
+      return fmt::format("{}: parameters {:016x} against {:016x}", where, *row.parameter_hash,
+                         *other.parameter_hash);
     }
   }
   return "";
@@ -103,17 +113,18 @@ struct Compared {
 
 // Claims no more than was there to compare: rows without a loss or a hash count as what they are.
 std::string WhatIsEqual(int64_t a, int64_t b, const std::vector<StepRow>& steps,
-                        const std::vector<CrossingRow>& crossings, int64_t evaluations,
-                        Compared compared) {
-  const auto losses = std::count_if(steps.begin(), steps.end(),
-                                    [](const StepRow& row) { return row.loss_nat.has_value(); });
+                        const StepsCompared& of_steps, const std::vector<CrossingRow>& crossings,
+                        int64_t evaluations, Compared compared) {
   std::string text = fmt::format(
       "runs {} and {} are bit-identical{}: {} training losses, {} parameter hashes", a, b,
       compared.whole ? "" : fmt::format(" in the {} step rows that run {} has", steps.size(), a),
-      losses, steps.size());
+      of_steps.losses, of_steps.hashes);
   if (compared.whole) text += fmt::format(", the encoded bytes of {} crossings", crossings.size());
   text += fmt::format(", {} held-out losses", evaluations);
   std::vector<std::string> not_compared;
+  if (!of_steps.hashes_comparable) {
+    not_compared.emplace_back("parameter hashes (the runs have them of two kinds)");
+  }
   if (!compared.whole) not_compared.emplace_back("encoded bytes (one run is shorter)");
   if (compared.whole && compared.resumed) {
     not_compared.emplace_back(
@@ -130,6 +141,13 @@ absl::StatusOr<bool> WasResumed(const Record& record, int64_t run) {
       "SELECT value FROM run_facts WHERE key = 'resumed_from_step' AND run_id = {}", run));
   if (!rows.ok()) return rows.status();
   return rows->size() > 1;
+}
+
+absl::StatusOr<bool> HashesComparable(const Record& record, int64_t a, int64_t b) {
+  const auto run_a = record.Run(a), run_b = record.Run(b);
+  if (!run_a.ok()) return run_a.status();
+  if (!run_b.ok()) return run_b.status();
+  return SameHashes(*run_a, *run_b);
 }
 
 // What a bit of training hangs on; links are not of it.
@@ -179,15 +197,18 @@ absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64
   if (!resumed_b.ok()) return resumed_b.status();
   const bool resumed = *resumed_a || *resumed_b;
   const bool equally_long = steps_a->size() == steps_b->size();
+  const absl::StatusOr<bool> comparable = HashesComparable(record, a, b);
+  if (!comparable.ok()) return comparable.status();
+  StepsCompared of_steps{.hashes_comparable = *comparable};
   for (const std::string& difference :
-       {FirstStepDifference(*steps_a, *steps_b),
+       {FirstStepDifference(*steps_a, *steps_b, &of_steps),
         equally_long ? FirstCrossingDifference(*crossings_a, *crossings_b, resumed) : std::string(),
         FirstEvaluationDifference(*evaluations_a, *evaluations_b, equally_long)}) {
     if (difference.empty()) continue;
     return RunComparison{false,
                          fmt::format("runs {} and {} differ, first at {}", a, b, difference)};
   }
-  return RunComparison{true, WhatIsEqual(a, b, *steps_a, *crossings_a,
+  return RunComparison{true, WhatIsEqual(a, b, *steps_a, of_steps, *crossings_a,
                                          CommonEvaluations(*evaluations_a, *evaluations_b),
                                          {.whole = equally_long, .resumed = resumed})};
 }

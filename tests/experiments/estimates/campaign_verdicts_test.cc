@@ -104,7 +104,7 @@ TEST_F(CampaignVerdicts, AAIsBitIdenticalOrSaidNotToBe) {
   EXPECT_THAT(CampaignTable(a), HasSubstr("control control@1: true eta 1.0000, recovered 1.000"));
   const int64_t second = Arm(a, "control@1").outcomes[1].run.id;
   std::vector<StepRow> steps = *record_->Steps(second);
-  steps[2].parameter_hash ^= 1;
+  *steps[2].parameter_hash ^= 1;
   ASSERT_TRUE(record_->AddSteps(second, steps).ok());
   const CampaignAnalysis b = Analysed(e);
   EXPECT_EQ(b.identities[0].identical_seeds, 2);

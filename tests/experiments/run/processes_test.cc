@@ -122,9 +122,11 @@ class Comparison : public testing::Test {
   Comparison() : record_(*Record::Open(scratch_.path(), Record::Mode::kWrite)) {
     experiment_ = *record_.BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
   }
-  int64_t Run(double loss, uint64_t hash, uint64_t payload, double held_out = 2.25) {
+  int64_t Run(double loss, std::optional<uint64_t> hash, uint64_t payload, double held_out = 2.25,
+              const std::string& hash_kind = kHashKind) {
     RunRow row;
     row.experiment_id = experiment_;
+    if (!hash_kind.empty()) row.facts[kHashFact] = hash_kind;
     const int64_t run = *record_.BeginRun(row);
     StepRow step = InstantStep(1, 1);
     step.loss_nat = loss;
@@ -166,6 +168,25 @@ TEST_F(Comparison, OneBitOfLossIsADifference) {
 TEST_F(Comparison, OneParameterIsADifference) {
   const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 8, 9);
   EXPECT_THAT(CompareRuns(record_, a, b)->text, HasSubstr("parameters"));
+}
+
+TEST_F(Comparison, HashesCountWhereBothRunsHaveThemAndOfOneKind) {
+  const int64_t hashed = Run(2.5, 7, 9);
+  for (const int64_t other : {Run(2.5, std::nullopt, 9), Run(2.5, 8, 9, 2.25, ""),
+                              Run(2.5, 8, 9, 2.25, kHashesOfTwoKinds)}) {
+    for (const auto& [a, b] : {std::pair(hashed, other), std::pair(other, hashed)}) {
+      const auto comparison = CompareRuns(record_, a, b);
+      EXPECT_TRUE(comparison->equal) << comparison->text;
+      EXPECT_THAT(comparison->text, HasSubstr("1 training losses, 0 parameter hashes"));
+    }
+  }
+  EXPECT_THAT(CompareRuns(record_, hashed, Run(2.5, 8, 9, 2.25, ""))->text,
+              HasSubstr("not compared: parameter hashes (the runs have them of two kinds)"));
+  EXPECT_FALSE(CompareRuns(record_, Run(2.5, 7, 9, 2.25, ""), Run(2.5, 8, 9, 2.25, ""))->equal)
+      << "runs of before there were kinds";
+  EXPECT_TRUE(CompareRuns(record_, Run(2.5, 7, 9, 2.25, kHashesOfTwoKinds),
+                          Run(2.5, 8, 9, 2.25, kHashesOfTwoKinds))
+                  ->equal);
 }
 
 TEST_F(Comparison, OneEncodedByteIsADifference) {
