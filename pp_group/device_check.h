@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "pp_group/models/model_spec.h"
@@ -15,6 +16,10 @@ absl::Status CheckDevice(const ComputeSpec& compute);
 
 // GPUs of this machine that this torch can use.
 int GpuCount();
+
+// What computes a model's attention on a GPU: "flash", "memory-efficient", "cudnn" or "math". "": not
+// a GPU. Takes a context.
+std::string AttentionKernelOf(const ModelSpec& model, const ComputeSpec& compute);
 
 struct GpuMemory {
   int64_t free_bytes, total_bytes;

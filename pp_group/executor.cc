@@ -93,7 +93,6 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
       receives_(Communication(program)[rank].receives),
       tags_say_kind_(program.num_stages() > program.num_ranks()),
       tokens_(rows_per_microbatch * stages.front()->shape().context),
-      losses_(tokens_),
       watch_(std::move(watch)),
       mask_gradients_(mask_gradients),
       sample_boundaries_(std::move(sample_boundaries)),
@@ -157,7 +156,7 @@ void PipelineRank::ShareBoundary(int stage, PipelineRank* next) {
 }
 
 void PipelineRank::BeginStep(std::span<const int64_t> rows, std::vector<int64_t> samples) {
-  loss_sum_ = 0;
+  loss_sum_.reset();
   samples_ = std::move(samples);
   for (Chunk& chunk : chunks_) {
     chunk.times = {};
@@ -214,8 +213,11 @@ void PipelineRank::Forward(Chunk& chunk, Microbatch& m) {
   if (subspace_ && Crosses(stage)) subspace_->ToCoordinates(m.y, m.tokens, m.crossing.y);
   if (chunk.last()) {
     const int64_t total = tokens_ * static_cast<int64_t>(chunk.microbatches.size());
-    chunk.stage->Loss(m.targets, 1.0f / static_cast<float>(total), kept, losses_);
-    loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), loss_sum_);
+    losses_.resize(static_cast<size_t>(total));
+    const auto tokens = static_cast<size_t>(tokens_);
+    const auto place = static_cast<size_t>(&m - chunk.microbatches.data());
+    chunk.stage->Loss(m.targets, 1.0f / static_cast<float>(total), kept,
+                      std::span(losses_).subspan(place * tokens, tokens));
   }
   CountCompute(*chunk.stage, Since(start, RankSpan::Kind::kCompute), waited, &times_->forward);
   Send(m.crossing.y, &m.sent_y, "send to the stage after");
@@ -330,9 +332,13 @@ const PipelineTimes& PipelineRank::times(int stage) const {
   return const_cast<PipelineRank*>(this)->ChunkOf(stage).times;
 }
 
-std::optional<double> PipelineRank::loss_sum() const {
-  const Stage* last = chunks_.back().stage;
+std::optional<double> PipelineRank::loss_sum() {
+  Stage* const last = chunks_.back().stage;
   if (!last->layout().last() || !last->trains()) return std::nullopt;
+  if (!loss_sum_) {
+    last->FinishLosses();
+    loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), 0.0);
+  }
   return loss_sum_;
 }
 
@@ -394,6 +400,7 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
       }
       std::vector<double> losses(n);
       stages[s]->Loss(targets, /*grad_scale=*/0, kept[s].get(), losses);
+      stages[s]->FinishLosses();
       if (!result) result.emplace();
       for (auto row = losses.begin(); row != losses.end(); row += shape.context) {
         result->mean.push_back(std::accumulate(row, row + shape.context, 0.0) /

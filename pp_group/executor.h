@@ -65,7 +65,8 @@ class PipelineRank {
   void FinishSends();
 
   // Sum of the losses of the step's tokens in micro-batch order; the last stage only, if it trains.
-  std::optional<double> loss_sum() const;
+  // Waits for a device.
+  std::optional<double> loss_sum();
   // Of one of its stages, in this step.
   const PipelineTimes& times(int stage) const;
   // What the rank does behind its actions, for the next.
@@ -122,8 +123,8 @@ class PipelineRank {
   const bool tags_say_kind_;                 // some rank has several stages
   const int64_t tokens_;                     // of a micro-batch
   std::vector<Chunk> chunks_;
-  std::vector<double> losses_;
-  double loss_sum_ = 0;
+  std::vector<double> losses_;      // of the step's tokens, in micro-batch order
+  std::optional<double> loss_sum_;  // once it has been asked for
   PipelineTimes* times_ = nullptr;  // of the stage that is at work
   const std::function<void(const Message&, const at::Tensor&)> watch_;
   const bool mask_gradients_;

@@ -26,7 +26,8 @@ absl::Status FillInitial(const TrainSpec& spec, Stage* stage) {
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
                                                         const LocalRank& rank,
                                                         const std::function<absl::Duration()>* now,
-                                                        const Subspace* subspace) {
+                                                        const Subspace* subspace,
+                                                        std::shared_ptr<SharedSums> sums) {
   auto state = std::make_unique<RankState>();
   state->rank = rank;
   absl::StatusOr<std::unique_ptr<Stage>> stage =
@@ -59,6 +60,7 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
         state->stage.get(), spec.stages > 1 ? rank.tied : c10::intrusive_ptr<c10d::Backend>());
   }
   GroupAverage::Place place = {rank.group, spec.groups, rank.stage, spec.seed, rank.outer};
+  place.sums = std::move(sums);
   auto outer = NewOuterAlgorithm(
       spec.outer, {.plan = OuterPlan(spec.outer, spec.steps, spec.groups, spec.seed),
                    .place = std::move(place),

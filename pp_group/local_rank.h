@@ -31,11 +31,13 @@ struct RankState {
   double poison = 1;  // parameters are multiplied by it before the next outer delta
 };
 
-// Without its pipeline. `subspace`: that of the spec, borrowed for the call; null: it has none.
+// Without its pipeline. `subspace`: that of the spec, borrowed for the call; null: it has none. `sums`:
+// of the stage's groups in this process.
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
                                                         const LocalRank& rank,
                                                         const std::function<absl::Duration()>* now,
-                                                        const Subspace* subspace = nullptr);
+                                                        const Subspace* subspace = nullptr,
+                                                        std::shared_ptr<SharedSums> sums = nullptr);
 
 // Gives the stages of each rank, all of which are there, by group and then ascending, their
 // pipeline, and both ends of a tied head that are on one rank each other. Pipelines borrow `now` and

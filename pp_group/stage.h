@@ -70,8 +70,12 @@ class Stage {
   // Last stage, after Forward: per-token losses in nat ([n]) against `targets` ([n]). With
   // `grad_scale` != 0 also starts the backward pass: the gradient of grad_scale * (sum of losses)
   // goes into the parameters' gradients and `kept`, so that the logits need not outlive the call.
+  // `losses` are written when FinishLosses returns, and must live until then.
   virtual void Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
                     std::span<double> losses) = 0;
+
+  // Waits, where a device computes, for the losses of all calls so far.
+  virtual void FinishLosses() {}
 
   // The backward pass in two parts, I and W of split schedules: first what the stage before waits
   // for, then, any time later, what only the optimizer waits for. `kept` is free for another

@@ -17,6 +17,7 @@
 #include "pp_group/local_pipelines.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/outer/outer_round.h"
+#include "pp_group/parameter_hash.h"
 #include "pp_group/schedule/check.h"
 #include "pp_group/subspace.h"
 #include "pp_group/train_spec.h"
@@ -68,9 +69,9 @@ absl::Status Trainer::Start(const std::vector<LocalRank>& ranks) {
   order_ = *std::move(order);
   for (const LocalRank& rank : ranks) {
     absl::StatusOr<std::unique_ptr<RankState>> state = std::unique_ptr<RankState>();
-    const absl::Status made = StatusFromTorch(
-        absl::StrCat("build stage ", rank.stage, " of group ", rank.group),
-        [&] { state = NewRankState(spec_, rank, &now_, subspace_.get()); });  // a GPU may be full
+    const absl::Status made =
+        StatusFromTorch(absl::StrCat("build stage ", rank.stage, " of group ", rank.group),
+                        [&] { state = NewState(rank); });  // a GPU may be full
     if (!made.ok()) return made;
     if (!state.ok()) return state.status();
     ranks_.push_back(*std::move(state));
@@ -78,6 +79,12 @@ absl::Status Trainer::Start(const std::vector<LocalRank>& ranks) {
   SortRanks();
   return StatusFromTorch("build the pipelines",
                          [&] { JoinStages(spec_, program_, &now_, subspace_.get(), ranks_); });
+}
+
+absl::StatusOr<std::unique_ptr<RankState>> Trainer::NewState(const LocalRank& rank) {
+  std::shared_ptr<SharedSums>& sums = sums_[rank.stage];
+  if (sums == nullptr) sums = std::make_shared<SharedSums>();
+  return NewRankState(spec_, rank, &now_, subspace_.get(), sums);
 }
 
 void Trainer::SortRanks() {
@@ -193,14 +200,30 @@ void Trainer::SumTiedGradients() {
 
 // The norms of the gradients as they are now.
 void Trainer::MeasureGradients() {
-  for (auto& state : ranks_) {
-    if (state->optimizer == nullptr) continue;
-    busy_ = state.get();
+  // Stages that share a GPU are waited for at once.
+  const bool at_once = !ranks_.front()->stage->parameters().is_cpu();
+  for (size_t begin = 0, end = 0; begin < ranks_.size(); begin = end) {
+    end = at_once ? ranks_.size() : begin + 1;
+    std::vector<RankState*> states;
+    std::vector<const Stage*> stages;
+    for (size_t i = begin; i < end; ++i) {
+      if (ranks_[i]->optimizer == nullptr) continue;
+      states.push_back(ranks_[i].get());
+      stages.push_back(ranks_[i]->stage.get());
+    }
+    if (states.empty()) continue;
+    busy_ = states.front();
     const absl::Duration start = now_();
-    if (subspace_) subspace_->ProjectGradients(*state->stage);
-    state->gradient_norms = GradientNorms(*state->stage, state->spread_squares);
-    state->report.optimizer += Watched(state->rank.spans, {RankSpan::Kind::kCompute, start, now_(),
-                                                           std::nullopt, "gradient norm"});
+    for (const Stage* stage : stages) {
+      if (subspace_) subspace_->ProjectGradients(*stage);
+    }
+    const std::vector<ClipSquares> squares = ClipSquaresOf(stages);
+    for (size_t i = 0; i < states.size(); ++i) {
+      states[i]->gradient_norms = GradientNorms(squares[i], states[i]->spread_squares);
+    }
+    states.front()->report.optimizer +=
+        Watched(states.front()->rank.spans,
+                {RankSpan::Kind::kCompute, start, now_(), std::nullopt, "gradient norm"});
   }
   busy_ = nullptr;
 }
@@ -244,6 +267,13 @@ void Trainer::UpdateParameters() {
     state->report.optimizer += Watched(
         state->rank.spans, {RankSpan::Kind::kCompute, start, now_(), std::nullopt, "update"});
   }
+}
+
+bool Trainer::HashDue() const {
+  if (step_ == spec_.steps) return true;
+  if (spec_.hash_every > 0) return step_ % spec_.hash_every == 0;
+  return (spec_.checkpoint_every > 0 && step_ % spec_.checkpoint_every == 0) ||
+         !outer_round_->plan().AppliedAfter(step_).empty();
 }
 
 absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
@@ -294,7 +324,7 @@ absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
     report.backward = times.backward;
     report.send += times.send;
     report.wait += times.wait;
-    report.parameter_hash = HashOf(state->stage->parameters());
+    if (HashDue()) report.parameter_hash = HashOf(state->stage->parameters());
     const std::optional<double> sum =
         state->stage->layout().last() ? state->pipeline->loss_sum() : std::nullopt;
     if (sum) {

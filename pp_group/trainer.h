@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,7 @@ namespace longhaul {
 
 class LocalPipelines;
 class OuterRound;
+class SharedSums;
 class Subspace;
 struct RankState;
 
@@ -67,6 +69,9 @@ struct TrainSpec {
   std::string initial_hash = {};
   int chunks = 1;  // stages of a rank; divides S
   int depth = 1;   // of the schedule (PipelineShape)
+  // When parameters are hashed: after every such step and the last; 0: after outer steps, every
+  // `checkpoint_every` steps (0: none are written) and the last.
+  int64_t hash_every = 0, checkpoint_every = 0;
   // In place of a named schedule: any program of S stages and M micro-batches.
   std::optional<PipelineProgram> program = std::nullopt;
 };
@@ -122,8 +127,9 @@ struct StepReport {
   int clipped_groups = 0;        // clip groups whose gradients were scaled down to clip_norm
   bool outer_synced = false;     // the groups met: an outer step, or gradients were averaged
   int64_t outer_bytes_sent = 0;  // frames of the outer delta or gradients handed to c10d
-  // Of the parameters that the rank holds, after the step: of spread experts its own.
-  uint64_t parameter_hash = 0;
+  // Of the parameters that the rank holds, after the step: of spread experts its own. nullopt: not
+  // hashed after this step (TrainSpec::hash_every).
+  std::optional<uint64_t> parameter_hash = {};
   // Of the outer step, if there was one: who met, and whose delta would have poisoned the average.
   std::vector<int> members = {}, left_out = {};
   int64_t attempts = 0;  // exchanges until one was whole
@@ -265,7 +271,9 @@ class Trainer {
   void MeasureGradients();
   absl::Status CheckFinite(bool groups_may_skip);
   void UpdateParameters();
+  bool HashDue() const;  // after the step just finished
   void SortRanks();
+  absl::StatusOr<std::unique_ptr<RankState>> NewState(const LocalRank& rank);
   absl::Status CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks);
   RankState* Holder(int stage);  // a local rank of the stage; null: none
   // By place in `givers`; null: of `lost`, or not local.
@@ -280,7 +288,8 @@ class Trainer {
   const std::unique_ptr<const Subspace> subspace_;  // null: the spec has none
   std::function<void(const Action&)> on_action_;
   Program order_;  // all stages' actions; this thread runs the local ones in this order
-  std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage
+  std::map<int, std::shared_ptr<SharedSums>> sums_;  // by stage
+  std::vector<std::unique_ptr<RankState>> ranks_;    // by group, then stage
   const std::unique_ptr<OuterRound> outer_round_;
   const std::unique_ptr<LocalPipelines> pipelines_;
   int64_t step_ = 0;

@@ -26,6 +26,7 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec_paths.h"
 #include "experiments/spec/timing_grid.h"
+#include "experiments/train/attention_kernel.h"
 #include "experiments/train/coded_on.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_corpus.h"
@@ -246,6 +247,9 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
   for (const PlannedRun& run : campaign.runs) {
     if (run.spec.program || run.seed != campaign.seeds.front()) break;
     for (const std::string& line : SampleAdvice(run.spec)) {
+      fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
+    }
+    for (const std::string& line : AttentionAdvice(run.spec)) {
       fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
     }
     for (const std::string& line : CodedOnAdvice(run.spec)) {

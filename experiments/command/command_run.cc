@@ -19,6 +19,7 @@
 #include "experiments/spec/spec.h"
 #include "experiments/spec/trace_steps.h"
 #include "experiments/trace/trace_span.h"
+#include "experiments/train/attention_kernel.h"
 #include "experiments/train/coded_on.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_files.h"
@@ -198,6 +199,7 @@ absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& r
   for (const std::string& line : LinkAdvice(spec)) Say(out.progress(), line);
   for (const std::string& line : WholeTensorAdvice(spec)) Say(out.progress(), line);
   for (const std::string& line : CodedOnAdvice(spec)) Say(out.progress(), line);
+  for (const std::string& line : AttentionAdvice(spec)) Say(out.progress(), line);
   if (!spec.injected()) {
     for (const std::string& line : WarmUpAdvice(spec)) Say(out.progress(), line);
     for (const std::string& line : SampleAdvice(spec)) Say(out.progress(), line);

@@ -138,6 +138,7 @@ absl::Status PriceModel::Walk(const PassNode& node, at::Tensor x, Pass& pass) {
   }
   std::vector<double> losses(pass.tokens.size());
   stages_.back()->Loss(pass.targets, /*grad_scale=*/0, forward_only_.back().get(), losses);
+  stages_.back()->FinishLosses();
   const double mean =
       std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
   if (!std::isfinite(mean)) {
@@ -192,6 +193,7 @@ absl::Status PriceModel::Gradient(const GradientArm& arm, Pass& pass) {
   }
   std::vector<double> losses(pass.tokens.size());
   stages_.back()->Loss(pass.targets, 1.0f / static_cast<float>(n), kept_.back().get(), losses);
+  stages_.back()->FinishLosses();
   auto back = arm.backward.rbegin();
   at::Tensor dy;
   for (size_t b = stages_.size(); b-- > 0;) {

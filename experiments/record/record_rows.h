@@ -16,6 +16,11 @@ enum class ExperimentKind { kRun, kCampaign };
 // Keys of ExperimentRow::facts.
 // Of a run of a campaign's [program]: its command.
 inline constexpr char kProgramFact[] = "program";
+// How the parameters of a run are hashed: kHashKind; no such fact: as before there were kinds. Hashes
+// of two kinds say nothing of each other; a run that was resumed from one by another has both.
+inline constexpr char kHashFact[] = "parameter_hash";
+inline constexpr char kHashKind[] = "sum of mixed words";
+inline constexpr char kHashesOfTwoKinds[] = "of two kinds";
 // Of a run whose compute was injected (RunSpec::Compute): it has step times alone.
 inline constexpr char kComputeFact[] = "compute";
 // Workers of a run whose ranks have several stages.
@@ -102,6 +107,12 @@ struct RunRow {
   std::map<std::string, std::string> facts = {};  // written by BeginRun and AddFacts
 };
 
+// Whether the parameter hashes of two runs can be compared.
+inline bool SameHashes(const RunRow& a, const RunRow& b) {
+  const std::string kind = FactOf(a.facts, kHashFact);
+  return kind == FactOf(b.facts, kHashFact) && kind != kHashesOfTwoKinds;
+}
+
 // Which step rows a run has. `rows` is of all its workers; first and last are 0 without rows.
 struct StepCoverage {
   int64_t rows = 0, first = 0, last = 0;
@@ -114,7 +125,7 @@ struct StepRow {
   double wall_s, forward_s, backward_s, optimizer_s, wait_s, outer_s, encode_s = 0, decode_s = 0;
   bool outer_synced = false;
   int64_t outer_sent_bytes = 0;
-  uint64_t parameter_hash = 0;
+  std::optional<uint64_t> parameter_hash = {};  // nullopt: not hashed after this step
 };
 
 // When a step would have ended on links and a machine that are not here (train/simulated_clock.h),

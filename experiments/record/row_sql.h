@@ -21,6 +21,10 @@ inline void Out(SqliteStatement& q, double v) { q.Bind(v); }
 inline void Out(SqliteStatement& q, bool v) { q.Bind(int64_t{v}); }
 inline void Out(SqliteStatement& q, uint64_t v) { q.Bind(fmt::format("{:016x}", v)); }
 inline void Out(SqliteStatement& q, const std::string& v) { q.Bind(v); }
+// Columns of hashes are NOT NULL.
+inline void Out(SqliteStatement& q, const std::optional<uint64_t>& v) {
+  q.Bind(v ? fmt::format("{:016x}", *v) : "");
+}
 template <typename T>
 void Out(SqliteStatement& q, const std::optional<T>& v) {
   q.Bind(v);
@@ -34,6 +38,10 @@ inline void In(const SqliteStatement& q, int c, double* v) { *v = q.Real(c); }
 inline void In(const SqliteStatement& q, int c, bool* v) { *v = q.Integer(c) != 0; }
 inline void In(const SqliteStatement& q, int c, uint64_t* v) {
   *v = std::strtoull(q.Text(c).c_str(), nullptr, 16);
+}
+inline void In(const SqliteStatement& q, int c, std::optional<uint64_t>* v) {
+  v->reset();
+  if (!q.Text(c).empty()) In(q, c, &v->emplace());
 }
 inline void In(const SqliteStatement& q, int c, std::string* v) { *v = q.Text(c); }
 inline void In(const SqliteStatement& q, int c, std::optional<double>* v) { *v = q.MaybeReal(c); }

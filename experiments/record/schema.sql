@@ -81,7 +81,7 @@ CREATE TABLE steps (                 -- one row per worker (group, stage) and in
   decode_s REAL NOT NULL,
   outer_synced INTEGER NOT NULL CHECK (outer_synced IN (0, 1)),
   outer_sent_bytes INTEGER NOT NULL,
-  parameter_hash TEXT NOT NULL,      -- of the stage's parameters after the step
+  parameter_hash TEXT NOT NULL,      -- of the stage's parameters after the step; '': not hashed
   PRIMARY KEY (run_id, step, group_index, stage)
 ) WITHOUT ROWID;
 

@@ -11,6 +11,7 @@
 #include "compressors/catalog.h"
 #include "experiments/run/boundary_memory.h"
 #include "experiments/spec/plans_of_spec.h"
+#include "experiments/train/attention_kernel.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/models/model_spec.h"
@@ -98,8 +99,7 @@ double AtenBlockBytes(const RunSpec& spec) {
 // Whether a GPU's attention keeps each token's probabilities (engines/aten/device.h). Heads that the
 // fused kernels cannot take go to the math kernel too.
 bool KeepsProbabilities(const RunSpec& spec) {
-  const bool fused =
-      spec.train.attention == "fused" && spec.model.width / spec.model.heads % 8 == 0;
+  const bool fused = spec.train.attention == "fused" && FusedAttentionFits(spec);
   return OnGpu(spec) && !fused;
 }
 
@@ -141,15 +141,19 @@ StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
   // Gradients of the widest layer's input and output, beside those of the stream.
   const double wide = model.kind == "gpt" ? 4 * d : static_cast<double>(model.hidden_width());
   const double choices = model.kind == "moe" ? 2 : 1;
-  double running = (spec.train.recompute ? block : 0) + (2 * choices * wide + 3 * d) * element +
-                   MathAttentionScratch(spec);
-  // Or, in float32 whatever the dtype, the logits' logarithms and two gradients.
+  double running = tokens * ((spec.train.recompute ? block : 0) +
+                             (2 * choices * wide + 3 * d) * element + MathAttentionScratch(spec));
+  // Or, in float32 whatever the dtype, a part of the logits, their logarithms and two gradients, and
+  // the gradients of what goes into the head.
   if (layout.last()) {
-    running = std::max(running, 3 * static_cast<double>(model.vocab) * kFloat + 2 * d * element);
+    const auto rows = static_cast<double>(
+        ToComputeSpec(spec).HeadRows(static_cast<int64_t>(tokens), model.vocab));
+    running = std::max(
+        running, rows * 3 * static_cast<double>(model.vocab) * kFloat + tokens * 2 * d * element);
   }
   return {.kept = tokens * per_token,
           .put_off = tokens * blocks * AtenPutOffBytes(spec),
-          .running = tokens * running};
+          .running = running};
 }
 
 // Rows as read, as inputs and as targets, and the losses.

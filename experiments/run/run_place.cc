@@ -180,6 +180,14 @@ absl::Status TakeOver(Record& record, const RunRow& earlier, const RunRow& row, 
   if (s.ok() && earlier.git_revision != row.git_revision) {
     s = record.AddFacts(earlier.id, {{"resumed_by_git_revision", row.git_revision}});
   }
+  if (s.ok() && FactOf(earlier.facts, kHashFact) != kHashesOfTwoKinds &&
+      !SameHashes(earlier, row)) {
+    s = record.AddFacts(earlier.id, {{kHashFact, kHashesOfTwoKinds}});
+    place.notices.push_back(fmt::format(
+        "run {} has parameter hashes of another kind so far: those from here on say nothing of them, "
+        "and `compare` leaves them out; its losses and states are as before",
+        earlier.id));
+  }
   const std::string identity = FactOf(earlier.facts, kIdentityFact);
   if (s.ok() && !identity.empty()) {
     s = place.checkpoints->SetOwner(

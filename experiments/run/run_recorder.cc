@@ -341,6 +341,7 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
     row.facts[kProgramFact] = absl::StrJoin(spec.program->command, " ");
     return row;
   }
+  row.facts[kHashFact] = kHashKind;
   row.facts["device"] = spec.train.device;
   row.facts["dtype"] = spec.train.dtype;
   if (spec.schedule.chunks > 1) row.facts[kRanksFact] = std::to_string(spec.workers());

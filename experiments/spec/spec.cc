@@ -256,6 +256,13 @@ absl::Status CheckLength(const TomlValue& root, RunSpec& spec) {
   return r.status();
 }
 
+// In float32 fused kernels save memory and no time.
+void ChooseAttention(const TomlValue& root, RunSpec& spec) {
+  if (Find(root, "train.attention") != nullptr) return;
+  const bool fused = spec.train.dtype == "bfloat16" && spec.train.device != "cpu";
+  spec.train.attention = fused ? "fused" : "math";
+}
+
 // Which GPU a rank has is a question of its process.
 absl::Status CheckGpuOfRank(const TomlValue& root, const RunSpec& spec) {
   TableReader r(root, "train");
@@ -327,6 +334,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
   if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
+  ChooseAttention(root, spec);
   if (absl::Status s = ReadBoundaryPolicy(root, names, spec); !s.ok()) return s;
   if (absl::Status s = CheckSubspace(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckGpuOfRank(root, spec); !s.ok()) return s;

@@ -90,7 +90,12 @@ struct RunSpec {
     std::string device = "cpu";
     std::string dtype = "float32";  // of products and boundaries; or "bfloat16"
     bool recompute = false;  // activations of a block are computed again in its backward pass
-    std::string attention = "math";  // a GPU's kernel; "fused" keeps no probabilities
+    // A GPU's kernel: "math", or "fused", which keeps no probabilities. The reader fills in "fused"
+    // for bfloat16 on a GPU where none is given, else "math".
+    std::string attention = "math";
+    // Parameters are hashed after every such step and the last; 0 or not given: after outer steps, at
+    // checkpoints and after the last.
+    std::optional<int64_t> hash_every = {};
   } train;
 
   struct Schedule {

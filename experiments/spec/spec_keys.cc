@@ -72,6 +72,7 @@ const SpecKey kKeys[] = {
     {"train", "dtype", kMay, OneOf{{"float32", "bfloat16"}}, "", FIELD(train.dtype)},
     {"train", "recompute", kMay, Flag{}, "", FIELD(train.recompute)},
     {"train", "attention", kMay, OneOf{{"math", "fused"}}, "", FIELD(train.attention)},
+    {"train", "hash_every", kMay, Whole{0, kMany}, "steps", FIELD(train.hash_every)},
 
     {"schedule", "kind", kMust, kSchedule, "", FIELD(schedule.kind)},
     {"schedule", "stages", kMust, Whole{1, kMaxRanks}, "", FIELD(schedule.stages)},

@@ -4,6 +4,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "experiments/train/model_of_spec.h"
+#include "pp_group/c10d_status.h"
 #include "pp_group/device_check.h"
 #include "pp_group/device_name.h"
 #include "pp_group/memory/memory_limit.h"
@@ -54,7 +56,9 @@ absl::Status TakeGpu(const RunSpec& own, int rank, int64_t bytes, EventSink& sin
   };
   fact(absl::StrCat("gpu_of_rank_", rank), absl::StrCat("cuda:", *gpu));
   fact(absl::StrCat("gpu_memory_of_rank_", rank), *limit);
-  return absl::OkStatus();
+  return StatusFromTorch(absl::StrCat("ask cuda:", *gpu, " for its kernel of attention"), [&] {
+    fact("attention", AttentionKernelOf(ToModelSpec(own), ToComputeSpec(own)));
+  });
 }
 
 }  // namespace longhaul

@@ -86,7 +86,9 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .compute = ComputeOf(spec),
                   .stage_compute = ToComputeSpec(spec),
                   .chunks = static_cast<int>(spec.schedule.chunks),
-                  .depth = static_cast<int>(spec.schedule.depth)};
+                  .depth = static_cast<int>(spec.schedule.depth),
+                  .hash_every = t.hash_every.value_or(0),
+                  .checkpoint_every = spec.checkpoint.every_steps};
   if (!spec.schedule.csv.empty()) {  // CheckTraining says why where it is no program
     if (auto program = PipelineOf(spec); program.ok()) train.program = *std::move(program);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -45,6 +46,16 @@ struct ComputeSpec {
   std::string dtype = "float32";   // of products and boundaries: "float32", "bfloat16"
   bool recompute = false;          // a block's activations are computed again in its backward pass
   std::string attention = "math";  // a GPU's: "math", "fused"; of the process
+  // Of the head's logits, in float32, that are there at once: rows of tokens are taken in as many
+  // parts as that needs.
+  int64_t logit_bytes = int64_t{1} << 28;
+
+  // Rows of a part, of `rows`.
+  int64_t HeadRows(int64_t rows, int64_t vocab) const {
+    constexpr int64_t kTile = 128;  // of a product
+    const int64_t whole = logit_bytes / (vocab * static_cast<int64_t>(sizeof(float)));
+    return std::min(rows, std::max(kTile, whole / kTile * kTile));
+  }
 };
 
 // The table of models and engines is the only list of both (model.cc).

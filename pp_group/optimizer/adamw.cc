@@ -1,9 +1,6 @@
 #include "pp_group/optimizer/adamw.h"
 
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include <ATen/ATen.h>
 
@@ -16,6 +13,8 @@ void AdamW::BeginStep(int64_t step, double rate) {
   step_size_ = rate / (1 - std::pow(spec().beta1, t));
   sqrt_correction2_ = std::sqrt(1 - std::pow(spec().beta2, t));
   decay_ = rate * spec().weight_decay;
+  rate_ = rate;
+  steps_done_ = step + 1;
 }
 
 // The kernel's formula in ATen calls, for parameters that are on a device.
@@ -26,6 +25,40 @@ void StepByAten(const AdamWStep& s, const at::Tensor& gradient, const at::Tensor
   second.mul_(s.beta2).addcmul_(g, g, 1 - s.beta2);
   parameter.mul_(1 - s.decay);
   parameter.addcdiv_(first, second.sqrt().div_(s.sqrt_correction2).add_(s.eps), -s.step_size);
+}
+
+void StepFused(const AdamWSpec& spec, int64_t step, double rate, const std::vector<float>& scales,
+               Stage* stage, const at::Tensor& first, const at::Tensor& second) {
+  const at::Tensor& gradients = stage->gradients();
+  const std::vector<ClipGroup>& groups = stage->layout().clip_groups;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (scales[g] == 1) continue;
+    gradients.narrow(0, groups[g].begin, groups[g].end - groups[g].begin).mul_(scales[g]);
+  }
+  const at::Tensor count = at::full({}, static_cast<double>(step), gradients.options());
+  for (const bool decays : {true, false}) {
+    std::vector<at::Tensor> theta, g, m, v;
+    for (const ParameterSlot& slot : stage->layout().slots) {
+      if (slot.decays != decays) continue;
+      const auto part = [&slot](const at::Tensor& flat) {
+        return flat.narrow(0, slot.offset, slot.elements());
+      };
+      theta.push_back(part(stage->parameters()));
+      g.push_back(part(gradients));
+      m.push_back(part(first));
+      v.push_back(part(second));
+    }
+    if (theta.empty()) continue;
+    at::_fused_adamw_(theta, g, m, v, /*max_exp_avg_sqs=*/{},
+                      std::vector<at::Tensor>(theta.size(), count), rate, spec.beta1, spec.beta2,
+                      decays ? spec.weight_decay : 0, spec.eps, /*amsgrad=*/false,
+                      /*maximize=*/false);
+  }
+}
+
+void AdamW::UpdateAll(const std::vector<float>& scales, Stage* stage) {
+  if (stage->parameters().is_cpu() || !AllAlike()) return InnerOptimizer::UpdateAll(scales, stage);
+  StepFused(spec(), steps_done_, rate_, scales, stage, m_, v_);
 }
 
 void AdamW::Update(const ParameterSlot& slot, float grad_scale, Stage* stage) {
@@ -74,27 +107,6 @@ void OneBitAdam::Update(const ParameterSlot& slot, float grad_scale, Stage* stag
   m.copy_(PartOf(stage->gradients(), slot));
   if (slot.decays) theta.mul_(1 - decay_);
   theta.addcdiv_(m, PartOf(v_, slot).sqrt().div_(sqrt_correction2_).add_(spec().eps), -step_size_);
-}
-
-uint64_t HashOf(const at::Tensor& x) {
-  constexpr uint64_t kPrime = 0x9E3779B185EBCA87u;
-  const at::Tensor host = x.is_cpu() ? x : x.cpu();
-  const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
-  const size_t size = x.nbytes();
-  std::array<uint64_t, 4> lanes{1, 2, 3, 4};
-  size_t at = 0;
-  for (; at + 32 <= size; at += 32) {
-    uint64_t words[4];
-    std::memcpy(words, bytes + at, sizeof words);
-    for (int i = 0; i < 4; ++i) lanes[i] = std::rotl(lanes[i] ^ words[i], 29) * kPrime;
-  }
-  uint64_t tail = size;
-  for (; at < size; ++at) tail = (tail ^ bytes[at]) * kPrime;
-  for (uint64_t lane : lanes) {
-    tail = (tail ^ lane) * kPrime;
-    tail ^= tail >> 32;
-  }
-  return tail;
 }
 
 }  // namespace longhaul

@@ -43,39 +43,73 @@ double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps) {
   return spec.lr * (spec.min_lr_fraction + (1 - spec.min_lr_fraction) * share);
 }
 
-ClipSquares ClipSquaresOf(const Stage& stage) {
+namespace {
+
+// [2 C] f64 where the gradients are, for C clip groups: what is shared, then what is spread.
+at::Tensor SquaresOf(const Stage& stage) {
   const at::Tensor& gradients = stage.gradients();
   const auto squares = [&gradients](int64_t begin, int64_t end) {
-    return gradients.is_cpu()
-               ? BestKernels().sum_of_squares(gradients.data_ptr<float>() + begin, end - begin)
-               : gradients.narrow(0, begin, end - begin).square().sum(at::kDouble).item<double>();
+    const at::Tensor part = gradients.narrow(0, begin, end - begin);
+    if (!gradients.is_cpu()) return part.square().sum(at::kDouble);
+    const double sum = BestKernels().sum_of_squares(part.const_data_ptr<float>(), end - begin);
+    return at::scalar_tensor(sum, at::kDouble);
   };
-  ClipSquares sums;
+  const auto add = [](at::Tensor* sum, const at::Tensor& more) {
+    *sum = sum->defined() ? *sum + more : more;
+  };
+  const at::Tensor none = at::zeros({}, gradients.options().dtype(at::kDouble));
+  std::vector<at::Tensor> own, spread;
   const std::vector<FlatRange> shared = SharedRanges(stage.layout());
   for (const ClipGroup& group : stage.layout().clip_groups) {
-    double own = 0, spread = 0;
+    at::Tensor own_sum, spread_sum;
     int64_t at = group.begin;
     for (const FlatRange& range : shared) {
       const int64_t begin = std::max(range.begin, group.begin),
                     end = std::min(range.end, group.end);
       if (begin >= end) continue;
-      if (at < begin) spread += squares(at, begin);
-      own += squares(begin, end);
+      if (at < begin) add(&spread_sum, squares(at, begin));
+      add(&own_sum, squares(begin, end));
       at = end;
     }
-    if (at < group.end) spread += squares(at, group.end);
-    sums.shared.push_back(own);
-    sums.spread.push_back(spread);
+    if (at < group.end) add(&spread_sum, squares(at, group.end));
+    own.push_back(own_sum.defined() ? own_sum : none);
+    spread.push_back(spread_sum.defined() ? spread_sum : none);
   }
-  return sums;
+  own.insert(own.end(), spread.begin(), spread.end());
+  return at::stack(own);
 }
 
-std::vector<double> GradientNorms(const Stage& stage, const std::vector<double>& spread) {
-  std::vector<double> norms = ClipSquaresOf(stage).shared;
+}  // namespace
+
+std::vector<ClipSquares> ClipSquaresOf(std::span<const Stage* const> stages) {
+  std::vector<at::Tensor> each;
+  for (const Stage* stage : stages) each.push_back(SquaresOf(*stage));
+  const at::Tensor all = at::cat(each).cpu();
+  const double* at = all.const_data_ptr<double>();
+  std::vector<ClipSquares> squares;
+  for (const at::Tensor& x : each) {
+    const int64_t groups = x.numel() / 2;
+    squares.push_back({.shared = {at, at + groups}, .spread = {at + groups, at + 2 * groups}});
+    at += 2 * groups;
+  }
+  return squares;
+}
+
+ClipSquares ClipSquaresOf(const Stage& stage) {
+  const Stage* const one = &stage;
+  return ClipSquaresOf(std::span(&one, 1)).front();
+}
+
+std::vector<double> GradientNorms(const ClipSquares& squares, const std::vector<double>& spread) {
+  std::vector<double> norms = squares.shared;
   for (size_t i = 0; i < norms.size(); ++i) {
     norms[i] = std::sqrt(norms[i] + (spread.empty() ? 0 : spread[i]));
   }
   return norms;
+}
+
+std::vector<double> GradientNorms(const Stage& stage, const std::vector<double>& spread) {
+  return GradientNorms(ClipSquaresOf(stage), spread);
 }
 
 std::vector<float> ClipScales(double clip_norm, const std::vector<double>& norms) {
@@ -94,11 +128,15 @@ int InnerOptimizer::Step(int64_t step, int64_t steps, Stage* stage,
   const std::vector<float> scales =
       Clips(step) ? ClipScales(spec_.clip_norm, norms) : std::vector<float>(norms.size(), 1.0f);
   BeginStep(step, LearningRate(spec_, step, steps));
+  UpdateAll(scales, stage);
+  return static_cast<int>(
+      std::count_if(scales.begin(), scales.end(), [](float scale) { return scale != 1.0f; }));
+}
+
+void InnerOptimizer::UpdateAll(const std::vector<float>& scales, Stage* stage) {
   for (const ParameterSlot& slot : stage->layout().slots) {
     Update(slot, scales[static_cast<size_t>(slot.clip_group)], stage);
   }
-  return static_cast<int>(
-      std::count_if(scales.begin(), scales.end(), [](float scale) { return scale != 1.0f; }));
 }
 
 void InnerOptimizer::ForgetMoments() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,9 +44,12 @@ struct ClipSquares {
   std::vector<double> shared, spread;
 };
 ClipSquares ClipSquaresOf(const Stage& stage);
+// The same of several stages, in their order: of a device's the host waits once.
+std::vector<ClipSquares> ClipSquaresOf(std::span<const Stage* const> stages);
 
 // The gradient's norm of each clip group. `spread`: squares of what is spread, of all ranks together;
 // empty: nothing is spread.
+std::vector<double> GradientNorms(const ClipSquares& squares, const std::vector<double>& spread);
 std::vector<double> GradientNorms(const Stage& stage, const std::vector<double>& spread = {});
 
 // The factor of each clip group's gradient that makes it at most `clip_norm` long; 1: it is not
@@ -76,6 +80,9 @@ class InnerOptimizer {
   virtual bool Clips(int64_t) const { return true; }
   // Before the parameters of a step.
   virtual void BeginStep(int64_t step, double rate) = 0;
+  // The parameters of all slots, whose gradients count as `scales` says by clip group. What scales
+  // them in place is free to: nothing reads them after it.
+  virtual void UpdateAll(const std::vector<float>& scales, Stage* stage);
   // The parameters of one slot, whose gradient counts `grad_scale` times.
   virtual void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) = 0;
 

@@ -24,7 +24,11 @@ bool IsOfBlock(const ParameterSlot& slot) {
 at::Tensor Orthogonalized(const at::Tensor& x) {
   const bool tall = x.size(0) > x.size(1);
   at::Tensor y = tall ? x.t().contiguous() : x.clone();
-  y.div_(y.norm().item<double>() + kTiny);
+  if (y.is_cpu()) {
+    y.div_(y.norm().item<double>() + kTiny);
+  } else {  // without waiting for it
+    y.div_(y.norm().add_(kTiny));
+  }
   for (const auto& [a, b, c] : kSteps) {
     const at::Tensor square = at::mm(y, y.t());
     const at::Tensor polynomial = at::addmm(square, square, square, b, c);

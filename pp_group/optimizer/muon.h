@@ -17,6 +17,7 @@ class Muon : public AdamW {
  protected:
   void BeginStep(int64_t step, double rate) override;
   void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) override;
+  bool AllAlike() const override { return false; }
 
  private:
   double rate_ = 0;

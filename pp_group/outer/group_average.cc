@@ -51,12 +51,30 @@ std::span<std::byte> BytesOf(const at::Tensor& x) {
   return {reinterpret_cast<std::byte*>(x.data_ptr<uint8_t>()), static_cast<size_t>(x.numel())};
 }
 
-// In the order of the values, so that it has equal bits on every host.
+// Of every eighth value each, then of the eight sums: in one order, so that it has equal bits on every
+// host.
 double SquaredNorm(const at::Tensor& x) {
-  double sum = 0;
+  constexpr int64_t kLanes = 8;
+  std::array<double, kLanes> sums = {};
   const float* values = x.const_data_ptr<float>();
-  for (int64_t i = 0; i < x.numel(); ++i) sum += static_cast<double>(values[i]) * values[i];
-  return sum;
+  const int64_t whole = x.numel() / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      sums[lane] += value * value;
+    }
+  }
+  for (int64_t i = whole; i < x.numel(); ++i) {
+    sums[i - whole] += static_cast<double>(values[i]) * values[i];
+  }
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+bool SameBytes(const at::Tensor& a, const at::Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined() || a.is_same(b)) return true;
+  return a.nbytes() == b.nbytes() &&
+         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
 absl::Status OfGroup(int group, const absl::Status& status) {
@@ -94,6 +112,20 @@ absl::StatusOr<std::unique_ptr<GroupAverage>> GroupAverage::Create(const std::st
   average->ForgetCodecState();
   average->average_ = at::empty({elements}, at::kFloat);
   return average;
+}
+
+GroupAverage::~GroupAverage() { ForgetSum(); }
+
+void GroupAverage::ForgetSum() {
+  if (place_.sums == nullptr) return;
+  const auto own = place_.sums->by_fragment_.find(place_.fragment);
+  if (own != place_.sums->by_fragment_.end() && own->second.of == this) own->second = {};
+}
+
+// With it comes, from a checkpoint, what average() is.
+void GroupAverage::SetCodecState(CodecStates states) {
+  states_ = std::move(states);
+  ForgetSum();
 }
 
 void GroupAverage::ForgetCodecState() {
@@ -328,6 +360,7 @@ absl::Status GroupAverage::AddMember(size_t member, const at::Tensor& scratch,
     // Decoding needs no state: what error feedback keeps belongs to the sender.
     absl::Status status = DecodeFrame(frame, WholeOf(decoded));
     if (!status.ok()) return OfGroup(members_[member], status);
+    ++frames_decoded_;
     if (squared_norm != nullptr && !part.copy) *squared_norm += SquaredNorm(decoded);
     sum.add_(decoded);
     if (place_.over_senders) Of(part, senders_).add_(decoded.ne(0));
@@ -337,14 +370,39 @@ absl::Status GroupAverage::AddMember(size_t member, const at::Tensor& scratch,
 
 absl::Status GroupAverage::Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
                                std::vector<double>* squared_norms) {
-  average_.zero_();
-  if (place_.over_senders) senders_ = at::zeros_like(average_);
-  for (size_t i = 0; i < members_.size(); ++i) {
-    if (left_out[i]) continue;
-    double* const squared_norm = squared_norms != nullptr ? &(*squared_norms)[i] : nullptr;
-    if (absl::Status status = AddMember(i, scratch, squared_norm); !status.ok()) return status;
+  std::vector<double> norms(members_.size(), 0);
+  if (!TakeSum(left_out, &norms)) {
+    divided_ = false;
+    average_.zero_();
+    if (place_.over_senders) senders_ = at::zeros_like(average_);
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (left_out[i]) continue;
+      if (absl::Status status = AddMember(i, scratch, &norms[i]); !status.ok()) return status;
+    }
+    if (place_.sums != nullptr) {
+      place_.sums->by_fragment_[place_.fragment] = {this,    members_, left_out,
+                                                    frames_, lengths_, norms};
+    }
   }
+  if (squared_norms != nullptr) *squared_norms = std::move(norms);
   return absl::OkStatus();
+}
+
+bool GroupAverage::TakeSum(const std::vector<bool>& left_out, std::vector<double>* squared_norms) {
+  if (place_.sums == nullptr) return false;
+  ForgetSum();  // it is about to be another
+  const SharedSums::Sum& there = place_.sums->by_fragment_[place_.fragment];
+  if (there.of == nullptr || there.members != members_ || there.left_out != left_out) return false;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (!SameBytes(there.lengths[i], lengths_[i]) || !SameBytes(there.frames[i], frames_[i])) {
+      return false;
+    }
+  }
+  average_.copy_(there.of->average_);
+  senders_ = there.of->senders_;
+  divided_ = there.of->divided_;
+  *squared_norms = there.squared_norms;
+  return true;
 }
 
 absl::StatusOr<std::vector<double>> GroupAverage::SquaredNorms(const at::Tensor& scratch) {
@@ -365,6 +423,7 @@ absl::StatusOr<at::Tensor> GroupAverage::Average(const at::Tensor& scratch,
 }
 
 void GroupAverage::Divide(int64_t members) {
+  if (std::exchange(divided_, true)) return;
   if (place_.over_senders && members > 0) {
     average_.div_(senders_.clamp_min(1));
   } else {

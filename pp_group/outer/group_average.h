@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,7 +24,7 @@ absl::Status CheckOuterCodec(const Codec& codec);
 
 // The mean of one [N] of each member, groups of a stage that meet, with a codec on the way:
 //   average = sum over the members g, ascending, of decode(encode(x_g)) / members
-// Every rank decodes every frame, its own included, so that all groups get equal bits. Outer deltas
+// Every process decodes every frame, its own included, so that all groups get equal bits. Outer deltas
 // (diloco.h) and the gradients of synchronous data parallel training are averaged so.
 //
 // Steps and bytes: one round, one send and receive per other member; a rank sends each of them
@@ -32,6 +33,26 @@ absl::Status CheckOuterCodec(const Codec& codec);
 // (FrameParts) there are as many lengths, and their frames make one message, each at a multiple of
 // kFrameAlignment bytes. The calls are apart so that one thread can drive several ranks: all send,
 // then all receive, then all average.
+//
+// What one group of a process has decoded and added up, another of its groups takes over where it
+// has the same frames, byte by byte (SharedSums).
+class GroupAverage;
+
+// Of one stage, of the groups of one process: by fragment the sum that one of them has, and the frames
+// that it is of. Not thread safe.
+class SharedSums {
+ private:
+  friend class GroupAverage;
+  struct Sum {
+    const GroupAverage* of = nullptr;  // whose average it is; null: none
+    std::vector<int> members;
+    std::vector<bool> left_out;
+    std::vector<at::Tensor> frames, lengths;  // by place in members
+    std::vector<double> squared_norms;
+  };
+  std::map<int64_t, Sum> by_fragment_;
+};
+
 class GroupAverage {
  public:
   struct Place {
@@ -43,7 +64,10 @@ class GroupAverage {
     bool over_senders = false;                // an element's mean is over whose value is not 0
     int noise_group = -1;                     // keys the noise in place of `group`; -1: that
     std::vector<CodecUntil> earlier = {};     // codecs that come before, by step
+    std::shared_ptr<SharedSums> sums = {};  // of this process; null: it has one group of the stage
   };
+  ~GroupAverage();
+
   // What a codec remembers of a part; null: nothing.
   struct PartState {
     std::shared_ptr<const Codec> codec;
@@ -85,14 +109,15 @@ class GroupAverage {
 
   // What Average has returned, or what a checkpoint left of it; [N].
   const at::Tensor& average() const { return average_; }
-  int64_t bytes_sent() const { return bytes_sent_; }  // of frames, by the last Begin
+  int64_t bytes_sent() const { return bytes_sent_; }          // of frames, by the last Begin
+  int64_t frames_decoded() const { return frames_decoded_; }  // so far
 
   // For checkpoints: the codec's state as in compressors/saved_state.h; of several parts each behind
   // its length (8 bytes, little-endian); empty: it keeps none.
   std::vector<std::byte> SaveCodecState() const;
   // DataLoss, InvalidArgument: not what SaveCodecState writes for this codec and these parts.
   absl::StatusOr<CodecStates> ParseCodecState(std::span<const std::byte> saved) const;
-  void SetCodecState(CodecStates states) { states_ = std::move(states); }
+  void SetCodecState(CodecStates states);
   void ForgetCodecState();
 
  private:
@@ -102,6 +127,9 @@ class GroupAverage {
   int tag() const { return static_cast<int>(place_.fragment); }
   absl::Status Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
                    std::vector<double>* squared_norms);
+  void ForgetSum();  // of SharedSums, if it is this one's
+  // Takes the sum of another group of this process, if there is one of the same.
+  bool TakeSum(const std::vector<bool>& left_out, std::vector<double>* squared_norms);
   absl::Status AddMember(size_t member, const at::Tensor& scratch, double* squared_norm);
   absl::StatusOr<PartState> ParseState(const FramePart& part,
                                        std::span<const std::byte> saved) const;
@@ -112,6 +140,7 @@ class GroupAverage {
   std::shared_ptr<const Codec> codec_;                // of the step
   CodecStates states_;
   at::Tensor average_;  // [N]; a sum until Average has divided it
+  bool divided_ = false;
   at::Tensor senders_;  // [N]; of each element
   std::vector<int> members_;
   std::vector<int> peer_ranks_;               // of the members, in place_.peers
@@ -119,7 +148,7 @@ class GroupAverage {
   std::vector<at::Tensor> frames_, lengths_;  // uint8 [bytes], int64 [parts]; by place in members_
   std::vector<WorkPtr> received_, sent_;      // received_: lengths, then the frame
   std::vector<bool> frame_posted_;            // by place in members_
-  int64_t bytes_sent_ = 0;
+  int64_t bytes_sent_ = 0, frames_decoded_ = 0;
 };
 
 }  // namespace longhaul

@@ -60,8 +60,7 @@ absl::Status Trainer::AddGroup(std::vector<LocalRank> ranks, const std::vector<i
       return absl::FailedPreconditionError(absl::StrCat(
           "group ", rank.group, ": no group is left that it could take its state from"));
     }
-    absl::StatusOr<std::unique_ptr<RankState>> state =
-        NewRankState(spec_, rank, &now_, subspace_.get());
+    absl::StatusOr<std::unique_ptr<RankState>> state = NewState(rank);
     if (!state.ok()) return state.status();
     if (givers.empty()) {
       CopyState(*holder, state->get());

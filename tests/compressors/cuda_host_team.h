@@ -15,6 +15,7 @@ namespace longhaul {
 enum class HostOrder { kAscending, kDescending, kShuffled };
 inline HostOrder host_order = HostOrder::kAscending;
 inline bool host_in_phase = false;
+inline uint64_t host_accesses = 0;  // loads and stores of all kernels so far
 
 inline void HostCheck(bool good, const char* what) {
   if (good) return;
@@ -91,6 +92,7 @@ class HostTeam {
 
   template <class T>
   static T Load(const std::byte* p) {
+    ++host_accesses;
     HostCheck(reinterpret_cast<uintptr_t>(p) % sizeof(T) == 0, "a misaligned load");
     T value;
     std::memcpy(&value, p, sizeof(T));
@@ -98,6 +100,7 @@ class HostTeam {
   }
   template <class T>
   static void Store(T value, std::byte* p) {
+    ++host_accesses;
     HostCheck(reinterpret_cast<uintptr_t>(p) % sizeof(T) == 0, "a misaligned store");
     std::memcpy(p, &value, sizeof(T));
   }

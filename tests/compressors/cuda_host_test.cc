@@ -30,6 +30,31 @@ TEST_P(CudaHostTest, SizesAndDTypes) {
   }
 }
 
+// Widths of models, of which 1024, what a warp takes at once, is no divisor: where blocks divide the
+// row the tensor is one row, and no access is narrower than in a tensor as wide as the table of docs/cuda.md.
+TEST_P(CudaHostTest, WidthsOfModelsTakeNoMoreAccesses) {
+  const auto accesses = [this](Shape shape, DType dtype) {
+    const auto values = Draw(Distribution::kGaussian, shape.elements(), 16);
+    host_accesses = 0;
+    pair_.ExpectEqual(OwnedTensor(values, shape, dtype).view());
+    return static_cast<double>(host_accesses) / static_cast<double>(shape.elements());
+  };
+  const auto divided = [](size_t width) {  // by the blocks of the name
+    const std::string& name = GetParam();
+    if (name.find("4096") != std::string::npos || name.find("topk") != std::string::npos)
+      return false;
+    return name.find("g128") == std::string::npos || width % 128 == 0;
+  };
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const double wide = accesses({4, 4096}, dtype);
+    for (const Shape shape : {Shape{32, 512}, Shape{64, 576}, Shape{32, 768}, Shape{16, 1024}}) {
+      const double here = accesses(shape, dtype);
+      if (!divided(shape.cols)) continue;
+      EXPECT_LE(here, wide * 1.001) << shape.cols;
+    }
+  }
+}
+
 // No kernel relies on the order in which a GPU happens to run its threads.
 TEST_P(CudaHostTest, AnyOrderOfThreads) {
   for (HostOrder order : {HostOrder::kDescending, HostOrder::kShuffled}) {

@@ -44,7 +44,7 @@ endif()
 if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
   longhaul_test(experiments/train/traffic_test.cc experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
-    experiments/train/coded_on_test.cc experiments/train/seed_systems_test.cc
+    experiments/train/coded_on_test.cc experiments/train/attention_kernel_test.cc experiments/train/seed_systems_test.cc
     LIBS longhaul::scale LABELS cpu)
   target_compile_definitions(experiments_train_traffic_test PRIVATE LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs"
     LONGHAUL_CODECS_PAGE="${PROJECT_SOURCE_DIR}/docs/codecs.md")
@@ -68,7 +68,7 @@ if(LONGHAUL_TORCH)
 else()
   longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc
     experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
-    experiments/train/coded_on_test.cc experiments/train/seed_systems_test.cc experiments/train/simulated_clock_test.cc experiments/train/simulated_kernel_test.cc
+    experiments/train/coded_on_test.cc experiments/train/attention_kernel_test.cc experiments/train/seed_systems_test.cc experiments/train/simulated_clock_test.cc experiments/train/simulated_kernel_test.cc
     experiments/train/clocked_groups_test.cc
     experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
 endif()

@@ -30,7 +30,7 @@ std::vector<StepReport> StepTo(Trainer& trainer, int64_t step) {
 std::vector<uint64_t> EqualHashes(const std::vector<StepReport>& reports) {
   std::map<int, uint64_t> by_stage;
   for (const StepReport& r : reports) {
-    const auto [at, fresh] = by_stage.emplace(r.stage, r.parameter_hash);
+    const auto [at, fresh] = by_stage.emplace(r.stage, r.parameter_hash.value());
     EXPECT_EQ(at->second, r.parameter_hash) << "group " << r.group << " stage " << r.stage;
   }
   std::vector<uint64_t> hashes;

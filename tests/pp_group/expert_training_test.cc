@@ -55,7 +55,8 @@ struct Outcome {
 
 void Add(const std::vector<StepReport>& reports, int stages, Outcome* trained) {
   for (const StepReport& r : reports) {
-    trained->hashes[static_cast<size_t>(r.group * stages + r.stage)].push_back(r.parameter_hash);
+    trained->hashes[static_cast<size_t>(r.group * stages + r.stage)].push_back(
+        r.parameter_hash.value());
     if (r.loss) trained->losses[static_cast<size_t>(r.group)].push_back(*r.loss);
   }
 }

@@ -61,6 +61,7 @@ std::string GradientHash(Stage& stage, const ModelSpec& model) {
     stage.Forward(tokens, {}, {}, kept.get());
     stage.Loss(targets, 1.0f / static_cast<float>(kMicrobatches * losses.size()), kept.get(),
                losses);
+    stage.FinishLosses();
     stage.Backward(tokens, {}, {}, kept.get());
   }
   const at::Tensor host = stage.gradients().cpu();

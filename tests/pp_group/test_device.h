@@ -19,6 +19,11 @@ inline ComputeSpec OnTestDevice(const ModelSpec& model, ComputeSpec compute = {}
   return compute;
 }
 
+inline at::Device TestDevice() {
+  const char* const device = std::getenv("LONGHAUL_TEST_DEVICE");
+  return device == nullptr ? at::Device(at::kCPU) : at::Device(device);
+}
+
 // Has `change` write the float32 values of a contiguous tensor, wherever it lies.
 inline void ChangeValues(const at::Tensor& x, const std::function<void(float*)>& change) {
   const at::Tensor host = x.cpu();  // of one on the CPU: itself

@@ -79,6 +79,33 @@ TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepAndOnlyThen) {
   }
 }
 
+TEST(Trainer, ParametersAreHashedWhereTheSpecSays) {
+  const auto hashed = [](TrainSpec spec, int64_t every, int64_t checkpoints) {
+    spec.hash_every = every;
+    spec.checkpoint_every = checkpoints;
+    const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+    std::vector<int64_t> steps;
+    for (int64_t step = 1; step <= spec.steps; ++step) {
+      const auto reports = trainer->Step();
+      EXPECT_TRUE(reports.ok()) << reports.status();
+      for (const StepReport& r : *reports) {
+        EXPECT_EQ(r.parameter_hash.has_value(), reports->front().parameter_hash.has_value());
+      }
+      if (reports->front().parameter_hash) steps.push_back(step);
+    }
+    return steps;
+  };
+  using Steps = std::vector<int64_t>;
+  const TrainSpec alone = SmallSpec(2, 1), groups = SmallSpec(1, 2);  // H = 5, 12 steps
+  EXPECT_EQ(hashed(alone, 0, 0), Steps({12}));
+  EXPECT_EQ(hashed(alone, 0, 4), Steps({4, 8, 12}));
+  EXPECT_EQ(hashed(groups, 0, 0), Steps({5, 10, 12}));
+  EXPECT_EQ(hashed(groups, 7, 4), Steps({7, 12}));
+  TrainSpec gradients = groups;
+  gradients.outer = {.inner_steps = 0, .algorithm = "dp"};
+  EXPECT_EQ(hashed(gradients, 0, 0), Steps({12})) << "averaged gradients are no outer step";
+}
+
 // Every rank decodes every frame, its own too: what a lossy codec does to a delta, it does to all.
 TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepWhateverTheOuterCodecLoses) {
   for (const char* codec : {"int4-b64-h64+ef", "q4_0", "int4-b64+sr", "topk-64of4096+none+ef"}) {
@@ -183,7 +210,8 @@ TEST(Trainer, OneThreadPerRankOfSeveralStagesGivesTheBitsOfOneThreadForAll) {
           EXPECT_TRUE(reports.ok()) << reports.status();
           if (!reports.ok()) break;
           EXPECT_EQ(reports->size(), 2u);
-          for (const StepReport& r : *reports) hashes[{r.group, r.stage}] = r.parameter_hash;
+          for (const StepReport& r : *reports)
+            hashes[{r.group, r.stage}] = r.parameter_hash.value();
         }
         EXPECT_TRUE((*trainer)->Evaluate(BoundaryCodec::kOn, 4).ok());
         return hashes;

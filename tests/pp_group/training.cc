@@ -54,7 +54,8 @@ TrainSpec SmallSpec(int stages, int groups, const std::string& model) {
           .steps = 12,
           .inner = {.lr = 3e-3, .warmup_steps = 3},
           .outer = {.inner_steps = groups > 1 ? 5 : 0},
-          .seed = 7};
+          .seed = 7,
+          .hash_every = 1};
 }
 
 std::shared_ptr<const Corpus> SmallCorpus() {
@@ -119,7 +120,7 @@ void RunSteps(Trainer& trainer, int64_t steps, History* history) {
     std::vector<uint64_t> hashes;
     for (const StepReport& report : *reports) {
       if (report.loss) history->losses.push_back(*report.loss);
-      hashes.push_back(report.parameter_hash);
+      hashes.push_back(report.parameter_hash.value());
     }
     history->hashes.push_back(hashes);
   }

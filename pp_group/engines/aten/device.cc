@@ -3,7 +3,9 @@
 #include <cstdlib>
 #include <optional>
 
+#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -43,7 +45,47 @@ at::Device DeviceOf(const ComputeSpec& compute) {
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(*gpu));
   // What asks for no device, as page-locked memory does, takes no context on another GPU.
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
+  if (DtypeOf(compute) != at::kFloat) RequireProducts(device, DtypeOf(compute));
   return device;
+}
+
+void WaitForDevice(at::Device device) {
+  const c10::impl::VirtualGuardImpl impl(device.type());
+  impl.synchronizeStream(impl.getStream(device));
+}
+
+void RequireProducts(at::Device device, at::ScalarType dtype) {
+  const at::Tensor x = at::ones({16, 16}, at::TensorOptions(device).dtype(dtype));
+  std::string why;
+  try {
+    const double sum = at::mm(x, x).to(at::kDouble).sum().item<double>();
+    if (sum != 16 * 16 * 16) why = absl::StrCat("a sum of ", 16 * 16 * 16, " ones is ", sum);
+  } catch (const c10::Error& e) {
+    why = e.what_without_backtrace();
+    why = why.substr(0, why.find('\n'));
+  }
+  TORCH_CHECK(why.empty(), "device ", device, " multiplies no matrices of ", dtype, " (", why,
+              "): set train.dtype = \"float32\"");
+}
+
+std::string AttentionKernelOf(const ModelSpec& model, const ComputeSpec& compute) {
+  if (compute.device == "cpu") return "";
+  const auto of = [&](int64_t heads) {
+    return at::empty(
+        {1, heads, model.context, model.width / model.heads},
+        at::TensorOptions(DeviceOf(compute)).dtype(DtypeOf(compute)).requires_grad(true));
+  };
+  const at::Tensor q = of(model.heads), k = of(model.heads);
+  switch (static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, k, {}, 0, /*is_causal=*/true))) {
+    case at::SDPBackend::flash_attention:
+      return "flash";
+    case at::SDPBackend::efficient_attention:
+      return "memory-efficient";
+    case at::SDPBackend::cudnn_attention:
+      return "cudnn";
+    default:
+      return "math";
+  }
 }
 
 at::ScalarType DtypeOf(const ComputeSpec& compute) {

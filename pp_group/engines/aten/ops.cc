@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/SDPBackend.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -61,7 +62,9 @@ void AddWeightGradient(const WeightGradient& work) {
   at::Tensor gradient = work.gradient;
   if (work.x.scalar_type() == at::kFloat) {
     gradient.addmm_(work.dy.t(), work.x);
-  } else {
+  } else if (work.x.is_cuda()) {  // the products are summed, and added, in float32
+    at::addmm_out(gradient, gradient, work.dy.t(), work.x, at::kFloat);
+  } else {  // the CPU has no such product
     gradient.add_(at::mm(work.dy.t(), work.x));
   }
 }
@@ -78,13 +81,17 @@ at::Tensor SplitHeads(const at::Tensor& x, int64_t context, int64_t heads) {
 
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const int64_t group = q.size(1) / k.size(1);
-  // Each head of keys and values stands for `group` heads of queries.
+  // Each head of keys and values stands for `group` heads of queries: in the kernel, where that can.
+  const bool in_kernel = group > 1 && q.is_cuda() &&
+                         at::_fused_sdp_choice(q, k, v, {}, 0, true, {}, /*enable_gqa=*/true) ==
+                             static_cast<int64_t>(at::SDPBackend::flash_attention);
   const auto repeated = [&](const at::Tensor& x) {
-    return group == 1 ? x : at::repeat_interleave(x, group, /*dim=*/1);
+    return group == 1 || in_kernel ? x : at::repeat_interleave(x, group, /*dim=*/1);
   };
   const at::Tensor out =
       at::scaled_dot_product_attention(q, repeated(k), repeated(v), /*attn_mask=*/{},
-                                       /*dropout_p=*/0, /*is_causal=*/true);
+                                       /*dropout_p=*/0, /*is_causal=*/true, /*scale=*/{},
+                                       /*enable_gqa=*/in_kernel);
   return out.transpose(1, 2).reshape({q.size(0) * q.size(2), q.size(1) * q.size(3)});
 }
 

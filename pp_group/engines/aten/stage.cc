@@ -1,5 +1,6 @@
 #include "pp_group/engines/aten/stage.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -60,6 +61,7 @@ struct AtenStage::Kept : Activations {
   explicit Kept(bool with_graphs) : graphs(with_graphs) {}
   const bool graphs;                        // false: no backward pass follows
   std::vector<at::Tensor> inputs, outputs;  // by block; no outputs where they are recomputed
+  at::Tensor tokens;                        // of the first stage
   at::Tensor last;                          // output of the last block
   at::Tensor gradient;                      // of `last`, by Loss
   std::vector<WeightGradient> later;        // between BackwardInput and BackwardWeight
@@ -68,7 +70,7 @@ struct AtenStage::Kept : Activations {
 AtenStage::AtenStage(const ModelSpec& spec, const StageOptions& options, NewModel new_model)
     : layout_(LayoutOf(spec, options.stage, options.stages, options.cuts)),
       shape_{spec.context, spec.width, spec.vocab},
-      recompute_(options.compute.recompute),
+      compute_(options.compute),
       parameters_(layout_, InitialValues(layout_, options.seed), DeviceOf(options.compute),
                   DtypeOf(options.compute)),
       model_(new_model(spec, options, layout_, &parameters_)) {}
@@ -86,10 +88,13 @@ std::unique_ptr<Activations> AtenStage::NewForwardActivations(int64_t) const {
   return std::make_unique<Kept>(/*with_graphs=*/false);
 }
 
+// Of a GPU without waiting: torch keeps page-locked memory until the copies out of it are done.
 at::Tensor AtenStage::OnDevice(std::span<const int64_t> ids) const {
-  at::Tensor host = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
+  const at::Device device = parameters_.options().device();
+  at::Tensor host = at::empty({static_cast<int64_t>(ids.size())},
+                              at::TensorOptions(at::kLong).pinned_memory(!device.is_cpu()));
   std::copy(ids.begin(), ids.end(), host.data_ptr<int64_t>());
-  return host.to(parameters_.options().device());
+  return host.to(device, /*non_blocking=*/true);
 }
 
 void AtenStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
@@ -97,13 +102,14 @@ void AtenStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, co
   Kept* const kept = static_cast<Kept*>(activations);
   kept->inputs.clear();
   kept->outputs.clear();
-  const AutogradScope scope(/*records=*/kept->graphs && !recompute_);
-  at::Tensor flowing = layout_.first() ? model_->Embed(OnDevice(tokens)) : x;
+  const AutogradScope scope(/*records=*/kept->graphs && !compute_.recompute);
+  if (layout_.first()) kept->tokens = OnDevice(tokens);
+  at::Tensor flowing = layout_.first() ? model_->Embed(kept->tokens) : x;
   for (int64_t b = 0; b < layout_.num_blocks; ++b) {
     const at::Tensor input = kept->graphs ? flowing.detach().requires_grad_() : flowing;
     const at::Tensor output = model_->Block(b, input);
     if (kept->graphs) kept->inputs.push_back(input);
-    if (kept->graphs && !recompute_) kept->outputs.push_back(output);
+    if (kept->graphs && !compute_.recompute) kept->outputs.push_back(output);
     flowing = output.detach();
   }
   if (layout_.last()) {
@@ -117,19 +123,48 @@ void AtenStage::Loss(std::span<const int64_t> targets, float grad_scale, Activat
                      std::span<double> losses) {
   Kept* const kept = static_cast<Kept*>(activations);
   const AutogradScope scope(/*records=*/grad_scale != 0);
-  const at::Tensor input = grad_scale != 0 ? kept->last.requires_grad_() : kept->last;
-  const at::Tensor each = at::cross_entropy_loss(model_->Logits(input).to(at::kFloat),
-                                                 OnDevice(targets), {}, at::Reduction::None);
-  const at::Tensor host = each.detach().to(at::kCPU, at::kDouble);
-  std::copy_n(host.const_data_ptr<double>(), losses.size(), losses.begin());
-  if (grad_scale != 0) {
-    kept->gradient = BackwardThrough(each, at::full_like(each.detach(), grad_scale), input);
+  const at::Tensor ids = OnDevice(targets);
+  const int64_t rows = kept->last.size(0), at_once = compute_.HeadRows(rows, shape_.vocab);
+  std::vector<at::Tensor> each, gradients;
+  for (int64_t begin = 0; begin < rows; begin += at_once) {
+    const int64_t count = std::min(at_once, rows - begin);
+    at::Tensor input = kept->last.narrow(0, begin, count).detach();
+    if (grad_scale != 0) input.requires_grad_();
+    each.push_back(at::cross_entropy_loss(model_->Logits(input).to(at::kFloat),
+                                          ids.narrow(0, begin, count), {}, at::Reduction::None));
+    if (grad_scale == 0) continue;
+    at::Tensor& part = each.back();
+    gradients.push_back(BackwardThrough(part, at::full_like(part.detach(), grad_scale), input));
+    part = part.detach();  // the part's logits go
   }
+  const auto whole = [](const std::vector<at::Tensor>& parts) {
+    return parts.size() == 1 ? parts.front() : at::cat(parts);
+  };
+  if (grad_scale != 0) kept->gradient = whole(gradients);
   kept->last.reset();
+  Report(whole(each).detach().to(at::kDouble), losses);
 }
 
-void AtenStage::BackwardBlocks(std::span<const int64_t> tokens, const at::Tensor& dy,
-                               const at::Tensor& dx, Kept* kept) {
+void AtenStage::Report(const at::Tensor& each, std::span<double> losses) {
+  if (each.is_cpu()) {
+    std::copy_n(each.const_data_ptr<double>(), losses.size(), losses.begin());
+    return;
+  }
+  const at::Tensor host =
+      at::empty(each.sizes(), at::TensorOptions(at::kDouble).pinned_memory(true));
+  host.copy_(each, /*non_blocking=*/true);
+  on_their_way_.push_back({host, losses});
+}
+
+void AtenStage::FinishLosses() {
+  if (on_their_way_.empty()) return;
+  WaitForDevice(parameters_.options().device());
+  for (const auto& [host, losses] : std::exchange(on_their_way_, {})) {
+    std::copy_n(host.const_data_ptr<double>(), losses.size(), losses.begin());
+  }
+}
+
+void AtenStage::BackwardBlocks(const at::Tensor& dy, const at::Tensor& dx, Kept* kept) {
   const AutogradScope scope(/*records=*/true);
   at::Tensor flowing = layout_.last() ? std::exchange(kept->gradient, {}) : dy.detach();
   while (!kept->inputs.empty()) {
@@ -137,7 +172,7 @@ void AtenStage::BackwardBlocks(std::span<const int64_t> tokens, const at::Tensor
     const at::Tensor input = std::move(kept->inputs.back());
     kept->inputs.pop_back();
     at::Tensor output;
-    if (recompute_) {
+    if (compute_.recompute) {
       output = model_->Block(b, input);
     } else {
       output = std::move(kept->outputs.back());
@@ -147,17 +182,17 @@ void AtenStage::BackwardBlocks(std::span<const int64_t> tokens, const at::Tensor
   }
   const AutogradScope no_graph(/*records=*/false);
   if (layout_.first()) {
-    model_->EmbedBackward(OnDevice(tokens), flowing);
+    model_->EmbedBackward(std::exchange(kept->tokens, {}), flowing);
   } else {
     dx.detach().copy_(flowing);
   }
 }
 
-void AtenStage::BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy,
-                              const at::Tensor& dx, Activations* activations) {
+void AtenStage::BackwardInput(std::span<const int64_t>, const at::Tensor& dy, const at::Tensor& dx,
+                              Activations* activations) {
   Kept* const kept = static_cast<Kept*>(activations);
   parameters_.PutOff(&kept->later);
-  BackwardBlocks(tokens, dy, dx, kept);
+  BackwardBlocks(dy, dx, kept);
   parameters_.PutOff(nullptr);
 }
 
@@ -167,9 +202,9 @@ void AtenStage::BackwardWeight(Activations* activations) {
   kept->later.clear();
 }
 
-void AtenStage::Backward(std::span<const int64_t> tokens, const at::Tensor& dy,
-                         const at::Tensor& dx, Activations* activations) {
-  BackwardBlocks(tokens, dy, dx, static_cast<Kept*>(activations));
+void AtenStage::Backward(std::span<const int64_t>, const at::Tensor& dy, const at::Tensor& dx,
+                         Activations* activations) {
+  BackwardBlocks(dy, dx, static_cast<Kept*>(activations));
 }
 
 }  // namespace longhaul

@@ -37,6 +37,7 @@ class AtenStage : public Stage {
                Activations* kept) override;
   void Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
             std::span<double> losses) override;
+  void FinishLosses() override;
   void BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
                      Activations* kept) override;
   void BackwardWeight(Activations* kept) override;
@@ -46,13 +47,19 @@ class AtenStage : public Stage {
 
  private:
   struct Kept;
-  void BackwardBlocks(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                      Kept* kept);
+  void BackwardBlocks(const at::Tensor& dy, const at::Tensor& dx, Kept* kept);
   at::Tensor OnDevice(std::span<const int64_t> ids) const;
+  // What Loss gives the executor, of `each` token; of a device, when FinishLosses has waited.
+  void Report(const at::Tensor& each, std::span<double> losses);
 
   const StageLayout layout_;
   const StageShape shape_;
-  const bool recompute_;
+  const ComputeSpec compute_;
+  struct LossesOnTheirWay {
+    at::Tensor host;  // [n] f64, page-locked
+    std::span<double> losses;
+  };
+  std::vector<LossesOnTheirWay> on_their_way_;
   AtenParameters parameters_;
   const std::unique_ptr<AtenModel> model_;
 };

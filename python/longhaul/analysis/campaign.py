@@ -12,7 +12,7 @@ from longhaul.analysis.efficiency import Efficiency, JointEstimate
 from longhaul.analysis.interval import detectable_effect
 from longhaul.record import Crossing, Evaluation, Experiment, Record, Run, Step
 from longhaul.record.contents import mixed_contents
-from longhaul.record.rows import PROGRAM, RESTORED_STEP
+from longhaul.record.rows import PROGRAM, RESTORED_STEP, same_hashes
 from longhaul.record.specs import tree
 from longhaul.tables import Measured, with_interval
 
@@ -567,10 +567,13 @@ def _first_difference(record, ours, theirs, check):
             check.losses += 1
             if row.loss_nat != loss and not (row.loss_nat != row.loss_nat and loss != loss):
                 return f"step {row.step}: loss {_shortest(row.loss_nat)} against {_shortest(loss)}"
-        if PROGRAM in run.facts or run.stages != reference.stages:  # a program tells no hashes
+        if PROGRAM in run.facts or run.stages != reference.stages or not same_hashes(run, reference):
+            continue  # a program tells no hashes
+        other = hashes.get((row.step, row.group_index, row.stage))
+        if row.parameter_hash == "" or other == "":  # of runs that are not equally long one may have hashed alone
             continue
         check.parameter_hashes += 1
-        if hashes.get((row.step, row.group_index, row.stage)) != row.parameter_hash:
+        if other != row.parameter_hash:
             return f"step {row.step}: parameters"
     if compared != len(losses):
         return "the number of steps"

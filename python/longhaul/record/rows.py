@@ -13,6 +13,7 @@ STILL_SHARE, CORE_WAIT_SHARE, STOLEN_SHARE = "still_share", "core_wait_share", "
 EMULATOR_PUNCTUAL = "emulator_p99_in_bound"
 HELD_OUT_IN_TRAINING, EPOCHS, UNIGRAM = "held_out_windows_in_training", "epochs", "held_out_unigram_nat"
 SIMULATED_CLOCK = "simulated_clock"
+HASH, HASHES_OF_TWO_KINDS = "parameter_hash", "of two kinds"
 LOSSES, FORECAST, ACCEPTED_UNRESOLVED = "losses_sha256", "forecast", "accepted_unresolved"
 
 DIRECTIONS = ("forward", "backward", "outer", "tied", "other")  # in this order in tables
@@ -67,6 +68,12 @@ class Run:
     facts: dict[str, str] = field(default_factory=dict)
 
 
+def same_hashes(a: Run, b: Run) -> bool:
+    """Whether the parameter hashes of two runs can be compared: hashes of two kinds say nothing of each other."""
+    kind = a.facts.get(HASH, "")
+    return kind == b.facts.get(HASH, "") and kind != HASHES_OF_TWO_KINDS
+
+
 @dataclass(slots=True)
 class Step:
     step: int
@@ -84,7 +91,7 @@ class Step:
     decode_s: float
     outer_synced: bool
     outer_sent_bytes: int
-    parameter_hash: str
+    parameter_hash: str  # "": not hashed after this step
 
 
 @dataclass(slots=True)

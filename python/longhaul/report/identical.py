@@ -9,6 +9,7 @@ import struct
 
 from longhaul.record import Crossing, Evaluation, Record, Step
 from longhaul.record.contents import content_conflict, contents_of
+from longhaul.record.rows import same_hashes
 from longhaul.refusal import Refused
 from longhaul.tables import number
 
@@ -21,18 +22,24 @@ def _show(x):
     return "none" if x is None else number(x)
 
 
-def _step_difference(a, b):
+def _step_difference(a, b, comparable):
+    """`comparable`: their hashes are of one kind. Beside the difference: how many losses and hashes were equal."""
+    losses = hashes = 0
     of_b = {(row.step, row.group_index, row.stage): row for row in b}
     for row in a:
         where = f"step {row.step}, group {row.group_index}, stage {row.stage}"
         other = of_b.get((row.step, row.group_index, row.stage))
         if other is None:
-            return f"{where}: only one of the runs has it"
+            return f"{where}: only one of the runs has it", losses, hashes
         if _bits(row.loss_nat) != _bits(other.loss_nat):
-            return f"{where}: loss {_show(row.loss_nat)} against {_show(other.loss_nat)}"
+            return f"{where}: loss {_show(row.loss_nat)} against {_show(other.loss_nat)}", losses, hashes
+        losses += row.loss_nat is not None
+        if not comparable or not row.parameter_hash or not other.parameter_hash:
+            continue
+        hashes += 1
         if row.parameter_hash != other.parameter_hash:
-            return f"{where}: parameters {row.parameter_hash} against {other.parameter_hash}"
-    return ""
+            return f"{where}: parameters {row.parameter_hash} against {other.parameter_hash}", losses, hashes
+    return "", losses, hashes
 
 
 def _crossing_difference(a, b, resumed):
@@ -70,13 +77,14 @@ def _evaluation_difference(a, b, equally_long):
     return ""
 
 
-def _what_is_equal(a, b, steps, crossings, evaluations, whole, resumed):
+def _what_is_equal(a, b, steps, losses, hashes, comparable, crossings, evaluations, whole, resumed):
     """Claims no more than was there to compare: rows without a loss or a hash count as what they are."""
-    losses = sum(row.loss_nat is not None for row in steps)
     text = (f"runs {a} and {b} are bit-identical" + ("" if whole else f" in the {len(steps)} step rows that run {a} has")
-            + f": {losses} training losses, {len(steps)} parameter hashes"
+            + f": {losses} training losses, {hashes} parameter hashes"
             + (f", the encoded bytes of {len(crossings)} crossings" if whole else "") + f", {evaluations} held-out losses")
     missed = []
+    if not comparable:
+        missed.append("parameter hashes (the runs have them of two kinds)")
     if not whole:
         missed.append("encoded bytes (one run is shorter)")
     elif resumed:
@@ -110,14 +118,16 @@ def compare_runs(record: Record, a: int, b: int) -> tuple[bool, str]:
     evaluations_a, evaluations_b = record.read(Evaluation, a), record.read(Evaluation, b)
     resumed = bool(record.query("SELECT 1 FROM run_facts WHERE key = 'resumed_from_step' AND run_id IN (?, ?)", a, b))
     whole = len(steps_a) == len(steps_b)
-    difference = (_step_difference(steps_a, steps_b)
+    comparable = same_hashes(record.run(a), record.run(b))
+    step_difference, losses, hashes = _step_difference(steps_a, steps_b, comparable)
+    difference = (step_difference
                   or (_crossing_difference(crossings, record.read(Crossing, b), resumed) if whole else "")
                   or _evaluation_difference(evaluations_a, evaluations_b, whole))
     if difference:
         return False, f"runs {a} and {b} differ, first at {difference}"
     common = {(row.step, row.codec) for row in evaluations_b}
     both = sum((row.step, row.codec) in common for row in evaluations_a)
-    return True, _what_is_equal(a, b, steps_a, crossings, both, whole, resumed)
+    return True, _what_is_equal(a, b, steps_a, losses, hashes, comparable, crossings, both, whole, resumed)
 
 
 def find_run(record: Record, name: str) -> int:

@@ -82,7 +82,7 @@ std::map<std::string, std::string> Ends(const std::string& results) {
     }
     const std::vector<StepRow> steps = *record.Steps(run.id);
     ends[fmt::format("{}, {}", run.arm, run.seed)] =
-        text + fmt::format("{:x} {}", steps.back().parameter_hash, ToString(run.status));
+        text + fmt::format("{:x} {}", steps.back().parameter_hash.value(), ToString(run.status));
   }
   return ends;
 }

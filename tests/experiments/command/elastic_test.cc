@@ -93,7 +93,8 @@ TEST(Elastic, ARunThatLostAGroupIsResumedWithTheSameBits) {
                                           "--results", folder.path() + "/results",
                                           "--set",     "train.steps=80",
                                           "--set",     "checkpoint.every_steps=4",
-                                          "--set",     "checkpoint.keep=100"};
+                                          "--set",     "checkpoint.keep=100",
+                                          "--set",     "train.hash_every=1"};
     if (resume) arguments.emplace_back("--resume");
     return arguments;
   };
@@ -182,8 +183,9 @@ TEST(Elastic, AScheduleThatMakesNoSenseIsRefusedWithItsLine) {
 TEST(Elastic, AJoinerOfASwarmHoldsMomentsOfAllMembers) {
   const ScratchFolder one, all;
   for (const auto& [scratch, source] : {std::pair(&one, "member"), std::pair(&all, "swarm")}) {
-    const CommandResult run = RunLonghaul({"run", kSpec, "--results", scratch->path(), "--set",
-                                           std::string("outer.joiner_source=") + source});
+    const CommandResult run =
+        RunLonghaul({"run", kSpec, "--results", scratch->path(), "--set",
+                     std::string("outer.joiner_source=") + source, "--set", "train.hash_every=1"});
     ASSERT_EQ(run.exit_status, 0) << run.output;
   }
   const auto hashes = [](const ScratchFolder& scratch, int first, int last) {

@@ -36,8 +36,9 @@ Ran RunTraced(const ScratchFolder& scratch, const std::string& name,
               const std::vector<std::string>& more) {
   Ran ran;
   ran.file = scratch.path() + "/" + name + ".json";
-  std::vector<std::string> arguments = {"run", scratch.File(name + ".toml", TracedSpec()),
-                                        "--results", scratch.path() + "/" + name};
+  std::vector<std::string> arguments = {"run",       scratch.File(name + ".toml", TracedSpec()),
+                                        "--results", scratch.path() + "/" + name,
+                                        "--set",     "train.hash_every=1"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   for (std::string& a : arguments) {
     if (a == "FILE") a = ran.file;

@@ -37,7 +37,8 @@ struct Ended {
 };
 Ended RunTo(const std::string& folder, const std::string& spec,
             std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments = {"run", spec, "--results", folder};
+  std::vector<std::string> arguments = {"run",  spec,    "--results",
+                                        folder, "--set", "train.hash_every=1"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   Ended run{.result = RunLonghaul(arguments), .steps = {}, .times = {}};
   EXPECT_EQ(run.result.exit_status, 0) << run.result.output;

@@ -23,7 +23,8 @@ using testing::Not;
 
 std::vector<std::string> ArgumentsOf(const std::string& path, const std::vector<std::string>& sets,
                                      const std::string& results) {
-  std::vector<std::string> arguments = {"run", path, "--results", results};
+  std::vector<std::string> arguments = {"run",   path,    "--results",
+                                        results, "--set", "train.hash_every=1"};
   for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
   return arguments;
 }
@@ -113,7 +114,7 @@ SystemRun RunSystem(const std::string& path, const std::vector<std::string>& set
 
 std::vector<uint64_t> HashesOf(const SystemRun& run) {
   std::vector<uint64_t> hashes;
-  for (const StepRow& row : run.steps) hashes.push_back(row.parameter_hash);
+  for (const StepRow& row : run.steps) hashes.push_back(row.parameter_hash.value());
   return hashes;
 }
 

@@ -98,7 +98,9 @@ TEST_F(RecordTest, RowsComeBackAsTheyWent) {
   Record record = OpenToWrite();
   const int64_t experiment = Campaign(record);
   const int64_t run = *record.BeginRun(Run(experiment, "s2", 7));
-  ASSERT_TRUE(record.AddSteps(run, std::vector{Step(1, 5.5), Step(2, 5.25)}).ok());
+  StepRow not_hashed = Step(1, 5.5);
+  not_hashed.parameter_hash.reset();
+  ASSERT_TRUE(record.AddSteps(run, std::vector{not_hashed, Step(2, 5.25)}).ok());
   ASSERT_TRUE(record.AddLinks(run, std::vector{SlowLink()}).ok());
   ASSERT_TRUE(record.AddCrossings(run, std::vector{Crossing()}).ok());
   ASSERT_TRUE(record
@@ -124,6 +126,7 @@ TEST_F(RecordTest, RowsComeBackAsTheyWent) {
   const std::vector<StepRow> steps = *reader->Steps(run);
   ASSERT_THAT(steps, SizeIs(2));
   EXPECT_EQ(steps[1].loss_nat, 5.25);
+  EXPECT_EQ(steps[0].parameter_hash, std::nullopt);
   EXPECT_EQ(steps[1].parameter_hash, 0xfedcba9876543210u);
   const std::vector<LinkRow> links = *reader->Links(run);
   ASSERT_THAT(links, SizeIs(1));

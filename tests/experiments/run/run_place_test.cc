@@ -145,6 +145,18 @@ TEST_F(Place, GoesOnFromWhatTheRecordHasCaughtUpWith) {
               ElementsAre(HasSubstr("step 20 is removed"), HasSubstr("step 10 of")));
 }
 
+TEST_F(Place, HashesOfAnEarlierKindAreToldOnceAndMarked) {
+  const int64_t run = Earlier(20, {20}, RunStatus::kInterrupted);
+  row_.facts[kHashFact] = kHashKind;
+  EXPECT_THAT(PlaceRun(record_, row_, spec_, true)->notices,
+              ElementsAre(HasSubstr("run 1 has parameter hashes of another kind so far"),
+                          HasSubstr("goes on after step 20")));
+  EXPECT_EQ(record_.Run(run)->facts.at(kHashFact), kHashesOfTwoKinds);
+  ASSERT_TRUE(record_.FinishRun(run, RunStatus::kInterrupted, "").ok());
+  EXPECT_THAT(PlaceRun(record_, row_, spec_, true)->notices,
+              ElementsAre(HasSubstr("goes on after step 20")));
+}
+
 TEST_F(Place, GoesOnFromWhereTheCrossingsWereCounted) {
   Earlier(25, {10}, RunStatus::kFailed);
   Write(folder_, 20);

@@ -131,6 +131,8 @@ const std::map<std::string, Bound> kBounds = {
     {"train.device", Text(64, OF(train.device))},
     {"train.dtype", OneOf({"float32", "bfloat16"}, OF(train.dtype))},
     {"train.recompute", Flag(OF(train.recompute))},
+    {"train.hash_every",
+     Int(0, 1'000'000'000, [](const RunSpec& s) { return *s.train.hash_every; })},
     {"train.attention", OneOf({"math", "fused"}, OF(train.attention), {"train.device=cuda"})},
 
     {"schedule.kind", OneOf({"gpipe", "1f1b", "zigzag"}, OF(schedule.kind))},

@@ -134,6 +134,14 @@ TEST(Spec, ModelsHaveTheirOwnKeysAndDevicesTheirEngine) {
   EXPECT_EQ(spec->model.experts, 4);
   EXPECT_EQ(spec->train.device, "cuda:1");
   EXPECT_EQ(spec->train.attention, "fused");
+  const auto attention = [](const std::vector<std::string>& sets) {
+    return Read(kRunToml, sets)->train.attention;
+  };
+  EXPECT_EQ(attention({"train.device=cuda", "train.dtype=bfloat16"}), "fused");
+  EXPECT_EQ(attention({"train.device=cuda", "train.dtype=bfloat16", "train.attention=math"}),
+            "math");
+  EXPECT_EQ(attention({"train.device=cuda"}), "math");
+  EXPECT_EQ(attention({"train.dtype=bfloat16"}), "math") << "a CPU has no choice";
   EXPECT_THAT(Error(kRunToml, {"train.attention=fused"}),
               HasSubstr("'train.attention' = \"fused\" chooses a GPU's kernel"));
   const absl::StatusOr<RunSpec> again = Read(ToToml(*spec));

@@ -1,5 +1,6 @@
 #include "pp_group/engines/aten/stage.h"
 
+#include <cmath>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -8,6 +9,7 @@
 #include "compressors/numbers/noise.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pp_group/device_check.h"
 #include "pp_group/engines/aten/device.h"
 #include "pp_group/engines/aten/ops.h"
 #include "pp_group/kernels/kernels.h"
@@ -83,6 +85,7 @@ Result Train(const ModelSpec& model, int stages, const ComputeSpec& compute = {}
     std::vector<double> losses(n);
     parts.back()->Loss(targets, 1.0f / static_cast<float>(kMicrobatches * n), kept.back().get(),
                        losses);
+    parts.back()->FinishLosses();
     result.losses.insert(result.losses.end(), losses.begin(), losses.end());
     for (int s = stages - 1; s >= 0; --s) {
       if (how == How::kWhole) {
@@ -165,6 +168,7 @@ TEST_P(EveryModel, GradientsAreTheSlopeOfTheLoss) {
     std::vector<double> losses(n);
     stage.Forward(tokens, {}, {}, kept.get());
     stage.Loss(targets, scale, kept.get(), losses);
+    stage.FinishLosses();
     if (scale != 0) stage.Backward(tokens, {}, {}, kept.get());
     return std::accumulate(losses.begin(), losses.end(), 0.0);
   };
@@ -246,6 +250,7 @@ TEST(AtenStage, TiedHeadAddsBothGradientsOfTheEmbedding) {
     std::vector<double> losses(n);
     stage->Forward(tokens, {}, {}, kept.get());
     stage->Loss(targets, 1, kept.get(), losses);
+    stage->FinishLosses();
     stage->Backward(tokens, {}, {}, kept.get());
   }
   const at::Tensor sum = slot(**untied, "head", (*untied)->gradients()) +
@@ -301,6 +306,92 @@ TEST(AtenStage, DeviceUpdateIsTheKernelsUpToRounding) {
   EXPECT_TRUE(at::allclose(theta2.cpu(), theta, 1e-6, 1e-7));
   EXPECT_TRUE(at::allclose(m2.cpu(), m, 1e-6, 1e-7));
   EXPECT_TRUE(at::allclose(v2.cpu(), v, 1e-6, 1e-7));
+}
+
+// One clip group scaled down, one not; a matrix and a vector in each; the third step's correction.
+TEST(AtenStage, FusedUpdateIsTheKernelsUpToRounding) {
+  const ModelSpec model = Small("gpt");
+  const AdamWSpec spec{.lr = 3e-3, .weight_decay = 0.2};
+  std::vector<std::unique_ptr<Stage>> stages;
+  for (const ComputeSpec& compute : {ComputeSpec(), OnTestDevice(model)}) {
+    stages.push_back(*NewStage(model, {.stage = 0, .stages = 1, .seed = 1, .compute = compute}));
+  }
+  Stage &here = *stages[0], &there = *stages[1];
+  here.gradients().copy_(at::randn(here.gradients().sizes()) * 1e-2);
+  there.gradients().copy_(here.gradients());
+  std::vector<float> scales(here.layout().clip_groups.size(), 1.0f);
+  scales[1] = 0.25f;
+  const int64_t step = 3;
+  const double rate = 1e-3;
+  const at::Tensor first = at::randn(here.gradients().sizes()) * 1e-2, second = first.square();
+  const at::Tensor m = first.to(there.parameters().device(), at::kFloat, false, true),
+                   v = second.to(there.parameters().device(), at::kFloat, false, true);
+  for (const ParameterSlot& slot : here.layout().slots) {
+    const AdamWStep kernel{
+        .grad_scale = scales[static_cast<size_t>(slot.clip_group)],
+        .beta1 = static_cast<float>(spec.beta1),
+        .beta2 = static_cast<float>(spec.beta2),
+        .eps = static_cast<float>(spec.eps),
+        .step_size = static_cast<float>(rate / (1 - std::pow(spec.beta1, step))),
+        .sqrt_correction2 = static_cast<float>(std::sqrt(1 - std::pow(spec.beta2, step))),
+        .decay = slot.decays ? static_cast<float>(rate * spec.weight_decay) : 0.0f};
+    BestKernels().adamw(kernel, here.gradients().data_ptr<float>() + slot.offset, slot.elements(),
+                        here.parameters().data_ptr<float>() + slot.offset,
+                        first.data_ptr<float>() + slot.offset,
+                        second.data_ptr<float>() + slot.offset);
+  }
+  const at::Tensor before = there.parameters().cpu().clone();
+  StepFused(spec, step, rate, scales, &there, m, v);
+  EXPECT_TRUE(at::allclose(there.parameters().cpu(), here.parameters(), 1e-6, 1e-7));
+  EXPECT_FALSE(at::allclose(there.parameters().cpu(), before, 1e-4, 1e-5)) << "it moves";
+  EXPECT_TRUE(at::allclose(m.cpu(), first, 1e-6, 1e-8));
+  EXPECT_TRUE(at::allclose(v.cpu(), second, 1e-5, 1e-10));
+}
+
+// 192 rows as 128 and 64; one part (of tiles of 128) has the bits that no parts have.
+TEST_P(EveryModel, ALossInPartsIsTheWholeLoss) {
+  ModelSpec model = Small(GetParam());
+  model.context = 64;
+  const Result whole = Train(model, 2), parts = Train(model, 2, {.logit_bytes = 1});
+  ExpectEqualBits(Train(model, 2, {.logit_bytes = 256 * model.vocab * 4}), whole, "one part");
+  for (size_t i = 0; i < whole.losses.size(); ++i) {
+    EXPECT_NEAR(parts.losses[i], whole.losses[i], 1e-5) << i;
+  }
+  for (const auto& [name, gradient] : whole.gradients) {
+    EXPECT_TRUE(at::allclose(parts.gradients.at(name), gradient, 1e-4, 1e-7)) << name;
+  }
+}
+
+TEST(ComputeSpec, RowsOfThePartsOfALoss) {
+  const ComputeSpec compute;  // 2^28 bytes of logits
+  EXPECT_EQ(compute.HeadRows(100, 256), 100);
+  EXPECT_EQ(compute.HeadRows(16384, 50304), 1280);
+  EXPECT_EQ(compute.HeadRows(16384, int64_t{1} << 30), 128) << "a tile at least";
+}
+
+TEST(Device, WithoutProductsOfADtypeSaysSoInOneLine) {
+  const at::Device device(OnTestDevice(Small("gpt")).device);
+  RequireProducts(device, at::kFloat);
+  RequireProducts(device, at::kBFloat16);
+  try {
+    RequireProducts(device, at::kBool);
+    FAIL() << "it multiplies truth";
+  } catch (const c10::Error& e) {
+    const std::string text = e.what_without_backtrace();
+    EXPECT_THAT(text, HasSubstr("multiplies no matrices of Bool ("));
+    EXPECT_THAT(text, HasSubstr("): set train.dtype = \"float32\""));
+    EXPECT_EQ(text.find('\n'), std::string::npos);
+  }
+}
+
+TEST(Device, HasAKernelOfAttention) {
+  const ComputeSpec compute = OnTestDevice(Small("llama"), {.dtype = "bfloat16"});
+  const std::string kernel = AttentionKernelOf(Small("llama"), compute);
+  if (compute.device == "cpu") {
+    EXPECT_EQ(kernel, "");
+  } else {
+    EXPECT_EQ(kernel, compute.attention == "math" ? "math" : "flash");
+  }
 }
 
 // Positive terms, then as many negative ones: their partial sums are far larger than the result, so

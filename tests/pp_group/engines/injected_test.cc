@@ -3,6 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pp_group/parameter_hash.h"
 #include "pp_group/trainer.h"
 #include "tests/pp_group/training.h"
 
@@ -88,7 +89,8 @@ TEST(InjectedCompute, GroupsMeetInTheOuterStep) {
   for (int64_t step = 1; step <= spec.steps; ++step) {
     const auto reports = trainer->Step();
     ASSERT_TRUE(reports.ok()) << reports.status();
-    EXPECT_TRUE(seen.insert(reports->front().parameter_hash).second) << "nothing moved in " << step;
+    EXPECT_TRUE(seen.insert(reports->front().parameter_hash.value()).second)
+        << "nothing moved in " << step;
     for (const StepReport& r : *reports) EXPECT_EQ(r.outer_bytes_sent > 0, r.outer_synced);
   }
 }

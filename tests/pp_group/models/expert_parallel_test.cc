@@ -177,6 +177,7 @@ Trained TrainRows(double capacity, int64_t first_row, int64_t rows, int64_t all_
   (*stage)->Forward(part(tokens), {}, {}, kept.get());
   (*stage)->Loss(part(targets), 1.0f / static_cast<float>(all_rows * 16), kept.get(),
                  result.losses);
+  (*stage)->FinishLosses();
   (*stage)->Backward(part(tokens), {}, {}, kept.get());
   result.gradient = (*stage)->gradients().clone();
   return result;

@@ -210,6 +210,7 @@ class ModelsGolden : public testing::TestWithParam<Case> {
         stages_[s]->Forward(tokens, x[s], x[s + 1], kept[s].get());
       }
       stages_.back()->Loss(targets, scale, kept.back().get(), losses);
+      stages_.back()->FinishLosses();
       for (size_t s = stages_.size(); s-- > 0;) {
         stages_[s]->Backward(tokens, dx[s + 1], dx[s], kept[s].get());
       }

@@ -42,14 +42,17 @@ std::unique_ptr<OuterAlgorithm> NewDiloco(const OuterSpec& spec, GroupAverage::P
 // Groups of one stage of two parameters, each with its algorithm.
 class TwoGroups {
  public:
-  explicit TwoGroups(const OuterSpec& spec, std::vector<float> start, int groups = 2) {
+  explicit TwoGroups(const OuterSpec& spec, std::vector<float> start, int groups = 2,
+                     const std::shared_ptr<SharedSums>& sums = nullptr) {
     const auto peers = NewMemoryGroup(groups);
     for (int g = 0; g < groups; ++g) {
       stages.push_back(NewStage(2, 0, 1));
       thetas.push_back(TwoOf(stages.back()->parameters()));
       thetas.back().copy_(at::tensor(start));
-      syncs.push_back(NewDiloco(spec, {g, groups, /*stage=*/0, /*seed=*/5, peers[g]},
-                                *stages.back(), stages.back()->parameters()));
+      GroupAverage::Place place = {g, groups, /*stage=*/0, /*seed=*/5, peers[g]};
+      place.sums = sums;
+      syncs.push_back(
+          NewDiloco(spec, std::move(place), *stages.back(), stages.back()->parameters()));
     }
   }
 
@@ -111,6 +114,43 @@ TEST(OuterStep, AveragesOverWhoIsLeft) {
 }
 
 // int4-b64 sends multiples of the largest / 7: with a largest of 7, whole numbers.
+int64_t FramesDecoded(const TwoGroups& groups) {
+  int64_t frames = 0;
+  for (const auto& sync : groups.syncs) frames += sync->exchange().frames_decoded();
+  return frames;
+}
+
+TEST(OuterStep, GroupsOfOneProcessDecodeEachFrameOnce) {
+  const OuterSpec spec{.inner_steps = 1, .lr = 0.5, .momentum = 0.75, .codec = "int8-b64"};
+  TwoGroups apart(spec, {8, 16}, 3), together(spec, {8, 16}, 3, std::make_shared<SharedSums>());
+  for (TwoGroups* groups : {&apart, &together}) {
+    groups->Round(1, {{4, 0.3}, {0, 8}, {1, 1}}, {false, false, false});
+    groups->Round(2, {{4, 8}, {0.7, 0}, {1, 2}}, {false, false, false});
+  }
+  EXPECT_EQ(together.theta(), apart.theta());
+  EXPECT_EQ(together.momentum(), apart.momentum());
+  EXPECT_EQ(together.norms, apart.norms);
+  EXPECT_EQ(FramesDecoded(apart), 2 * 3 * 3);
+  EXPECT_EQ(FramesDecoded(together), 2 * 3);
+  for (TwoGroups* groups : {&apart, &together}) {
+    groups->Round(3, {{1, 1}, {2, 2}, {5, 6}}, {false, true, false});
+  }
+  EXPECT_EQ(together.theta(), apart.theta());
+  EXPECT_EQ(Values(together.thetas[2]), Values(apart.thetas[2]));
+  EXPECT_EQ(FramesDecoded(together), 2 * 3 + 3 + 2) << "again without who is left out";
+}
+
+TEST(OuterStep, ASumOfOtherFramesIsNotTaken) {
+  const OuterSpec spec{.inner_steps = 1, .lr = 1, .momentum = 0};
+  const auto sums = std::make_shared<SharedSums>();
+  TwoGroups one(spec, {8, 16}, 2, sums), other(spec, {8, 16}, 2, sums), alone(spec, {8, 16});
+  one.Round(1, {{4, 0}, {0, 8}});
+  other.Round(1, {{4, 0}, {0, 4}});
+  alone.Round(1, {{4, 0}, {0, 4}});
+  EXPECT_EQ(other.theta(), alone.theta());
+  EXPECT_NE(other.theta(), one.theta());
+}
+
 TEST(OuterStep, WhatACodecLosesIsAddedToTheNextDelta) {
   TwoGroups run({.inner_steps = 1, .lr = 1, .momentum = 0, .codec = "int4-b64+ef"}, {0, 0});
   run.Round(1, {{7, 0.375}, {7, 2.25}});  // sent (7, 0) and (7, 2)

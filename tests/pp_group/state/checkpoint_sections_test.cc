@@ -242,7 +242,7 @@ TEST_F(Sections, TheStepSaysWhichRowsAndWhichRateComeNext) {
     EXPECT_TRUE(trainer->LoadCheckpoint(directory_).ok());
     const auto reports = *trainer->Step();
     EXPECT_EQ(reports.front().step, step + 1);
-    return std::pair(*reports.front().loss, reports.front().parameter_hash);
+    return std::pair(*reports.front().loss, reports.front().parameter_hash.value());
   };
   const auto zero = after(0), three = after(3), ten = after(10);
   EXPECT_NE(zero.first, three.first) << "other rows, equal parameters";

@@ -86,7 +86,7 @@ void StepTo(Trainer& trainer, int64_t until, Trace* trace) {
     std::vector<uint64_t> hashes;
     for (const StepReport& report : *reports) {
       if (report.loss) trace->history.losses.push_back(*report.loss);
-      hashes.push_back(report.parameter_hash);
+      hashes.push_back(report.parameter_hash.value());
     }
     trace->history.hashes.push_back(hashes);
   }

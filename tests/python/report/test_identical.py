@@ -50,6 +50,20 @@ class IdenticalTest(unittest.TestCase):
             self.assertFalse(equal)
             self.assertIn(words, said)
 
+    def test_hashes_count_where_both_runs_have_them_and_of_one_kind(self):
+        kind = {"facts": {"parameter_hash": "sum of mixed words"}}
+        two = {"facts": {"parameter_hash": "of two kinds"}}
+        hashed = self.add(**kind)
+        for other in (self.add(parameters="", **kind), self.add(parameters="08"), self.add(parameters="08", **two)):
+            for a, b in ((hashed, other), (other, hashed)):
+                equal, words = self.compare(a, b)
+                self.assertTrue(equal, words)
+                self.assertIn("1 training losses, 0 parameter hashes", words)
+        self.assertIn("not compared: parameter hashes (the runs have them of two kinds)",
+                      self.compare(hashed, self.add(parameters="08"))[1])
+        self.assertTrue(self.compare(self.add(**two), self.add(parameters="08", **two))[0])
+        self.assertFalse(self.compare(hashed, self.add(parameters="08", **kind))[0])
+
     def test_a_held_out_loss_that_one_lacks_is_a_difference(self):
         a, b = self.add(), self.add()
         self.made.add("evaluations", run_id=b, step=0, codec="on", loss_nat=5.0)
