@@ -202,7 +202,7 @@ TEST(MemoryTerms, WhatAGpuKeepsOfAttention) {
   EXPECT_NEAR(OnGpuActivationsOf({}, kParameters, 16),
               Kept(kBlock + kAttention, 4, 11 * kD * 4 + kScratch), 1);
   static_assert(3 * kV * 4 + 2 * kD * 2 < 11 * kD * 2 + kScratch);
-  EXPECT_NEAR(OnGpuActivationsOf({"train.dtype=bfloat16"}, kParameters, 18),
+  EXPECT_NEAR(OnGpuActivationsOf({"train.dtype=bfloat16", "train.attention=math"}, kParameters, 18),
               Kept(kHalf + kAttention + 3 * kD * 2, 2, 11 * kD * 2 + kScratch), 1);
   EXPECT_NEAR(OnGpuActivationsOf({"train.attention=fused"}, kParameters, 16),
               Kept(kBlock, 4, 11 * kD * 4), 1);

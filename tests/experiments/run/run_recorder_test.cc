@@ -180,6 +180,7 @@ TEST_F(Recorder, EveryFieldOfAStepIsInItsRow) {
 struct Distinct {
   int64_t n = 1;
   void operator()(const char*, int64_t& v) { v = ++n; }
+  void operator()(const char*, std::optional<uint64_t>& v) { v = (uint64_t{1} << 63) + ++n; }
   void operator()(const char*, uint64_t& v) { v = (uint64_t{1} << 63) + ++n; }
   void operator()(const char*, double& v) { v = static_cast<double>(++n) / 3; }
   void operator()(const char*, bool& v) { v = true; }
