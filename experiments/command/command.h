@@ -23,10 +23,7 @@ void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddReaderCommands(CLI::App& app, int* exit_status);
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddIngestCommand(CLI::App& app, int* exit_status);
-void AddClockStepsCommand(CLI::App& app, int* exit_status);  // Python's
-void AddReportCommand(CLI::App& app, int* exit_status);
-void AddListCommand(CLI::App& app, int* exit_status);
-void AddCompareCommand(CLI::App& app, int* exit_status);
+void AddAskedCommands(CLI::App& app, int* exit_status);  // by Python
 void AddPriceCommand(CLI::App& app, int* exit_status);
 void AddClockCommand(CLI::App& app, int* exit_status);  // for Python
 void AddScaleCommand(CLI::App& app, int* exit_status);  // for Python

@@ -11,12 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
+#include "experiments/command/campaign_estimates.h"
 #include "experiments/command/command.h"
 #include "experiments/command/measure_progress.h"
 #include "experiments/command/output.h"
-#include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/comparability.h"
-#include "experiments/estimates/loss_file.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/run_pool.h"
@@ -57,40 +55,37 @@ ExperimentRow CampaignRow(const CampaignSpec& campaign, const Facts& frozen, Fac
           .facts = std::move(facts)};
 }
 
-absl::Status IsOfThePlan(const LossFile& losses, const CampaignSpec& campaign) {
-  std::set<LossFile::ArmAndSeed> planned;
+absl::Status IsOfThePlan(const LossTable& losses, const CampaignSpec& campaign) {
+  std::set<std::pair<std::string, int64_t>> planned;
   for (const PlannedRun& run : campaign.runs) {
-    const LossFile::ArmAndSeed key(run.arm, run.spec.seed);
-    planned.insert(key);
-    const auto row = losses.rows.find(key);
-    if (row == losses.rows.end()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: no row of arm '{}', seed {}, which the plan has", losses.path, key.first,
-                      key.second));
+    planned.emplace(run.arm, run.spec.seed);
+    const LossRow* loss = losses.Find(run.arm, run.spec.seed);
+    if (loss == nullptr) {
+      return absl::InvalidArgumentError(fmt::format("{}: no row of arm '{}', seed {}, which the plan has",
+                                                    losses.path, run.arm, run.spec.seed));
     }
     const RunRow plan = NewRunRow(run.spec, 0, run.arm);
     const std::string codecs = fmt::format("{} / {}", plan.forward_codec, plan.backward_codec);
-    const LossFile::Row& loss = row->second;
-    if (loss.codecs == codecs && loss.stages == plan.stages &&
-        loss.train_tokens == plan.train_tokens) {
+    if (loss->codecs == codecs && loss->stages == plan.stages &&
+        loss->train_tokens == plan.train_tokens) {
       continue;
     }
     return absl::InvalidArgumentError(fmt::format(
         "{}:{}: arm '{}' has {} stages, {}, {} tokens; in the plan {} stages, {}, {} tokens",
-        losses.path, loss.line, key.first, loss.stages, loss.codecs, loss.train_tokens, plan.stages,
+        losses.path, loss->line, run.arm, loss->stages, loss->codecs, loss->train_tokens, plan.stages,
         codecs, plan.train_tokens));
   }
-  for (const auto& [key, row] : losses.rows) {
-    if (planned.contains(key)) continue;
+  for (const LossRow& row : losses.rows) {
+    if (planned.contains({row.arm, row.seed})) continue;
     return absl::InvalidArgumentError(fmt::format("{}:{}: the plan has no arm '{}' at seed {}",
-                                                  losses.path, row.line, key.first, key.second));
+                                                  losses.path, row.line, row.arm, row.seed));
   }
   return absl::OkStatus();
 }
 
 absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planned,
-                    const LossFile& losses) {
-  const LossFile::Row& loss = losses.rows.at({planned.arm, planned.spec.seed});
+                    const LossTable& losses) {
+  const LossRow& loss = *losses.Find(planned.arm, planned.spec.seed);  // IsOfThePlan
   RunRow row = NewRunRow(planned.spec, experiment, planned.arm);
   row.role = planned.role;
   row.budget_fraction = planned.budget_fraction;
@@ -122,7 +117,7 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   const absl::StatusOr<CampaignSpec> campaign =
       LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
   if (!campaign.ok()) return campaign.status();
-  const absl::StatusOr<LossFile> losses = ReadLossFile(arguments.from_losses);
+  const absl::StatusOr<LossTable> losses = ReadLossTable(arguments.from_losses);
   if (!losses.ok()) return losses.status();
   if (absl::Status s = IsOfThePlan(*losses, *campaign); !s.ok()) return s;
   const std::string results = arguments.results.empty()
@@ -148,7 +143,7 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   }
   fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
              arguments.from_losses);
-  const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment, out.detail());
+  const absl::StatusOr<std::string> table = EstimateCampaign(record, experiment, out.detail());
   if (out.json()) return ShowCampaign(record, experiment, table.status(), out);
   if (!table.ok()) return table.status();
   fmt::print("\n{}\n{}", *table, RecordLine(results));
@@ -234,11 +229,10 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
                                                                    const std::string& results,
                                                                    bool accept_unresolved,
                                                                    CommandOutput& out) {
-  const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
-  if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
-  const auto forecast = ForecastFor(campaign, record.ok() ? &*record : nullptr);
+  const absl::StatusOr<DesignForecast> forecast = ForecastFor(campaign, results);
   if (!forecast.ok()) return forecast.status();
-  const bool refused = !forecast->primary_resolvable && !accept_unresolved;
+  const bool known = forecast->missing.empty();
+  const bool refused = known && !forecast->primary_resolvable && !accept_unresolved;
   for (const PlannedRun& run : campaign.runs) {
     if (run.arm != kD0Reference || run.seed != campaign.seeds.front()) continue;
     if (run.spec.program) break;
@@ -258,8 +252,10 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
       fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
     }
   }
-  for (const std::string& line : OtherTextAdvice(campaign)) {
-    fmt::print(out.progress(), "{}\n", line);
+  for (const std::string& line : forecast->advice) fmt::print(out.progress(), "{}\n", line);
+  if (!known) {
+    fmt::print(out.warnings(), "{}; the runs are trained and recorded without it\n", forecast->missing);
+    return Facts{{kForecastFact, "none: " + forecast->missing}};
   }
   // The error below points at it.
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(forecast->text, '\n'))) {
@@ -313,7 +309,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
   absl::StatusOr<std::string> table =
-      outcome.ok() ? AnalyseCampaign(record, experiment, out.detail()) : outcome;
+      outcome.ok() ? EstimateCampaign(record, experiment, out.detail()) : outcome;
   const absl::Status shown = ShowCampaign(record, experiment, table.status(), out);
   if (out.json() || !shown.ok()) return shown;
   fmt::print("\n{}\n{}", *table, RecordLine(results));

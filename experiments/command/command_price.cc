@@ -7,15 +7,13 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/output.h"
 #include "experiments/price/price_input.h"
 #include "experiments/price/price_run.h"
-#include "experiments/price/price_tables.h"
+#include "experiments/price/price_told.h"
 #include "experiments/record/whole_file.h"
-#include "experiments/report/plots.h"
-#include "experiments/command/output.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/machine_limits.h"
-#include "experiments/run/reader.h"
 #include "experiments/run/run_view.h"
 #include "plugin/core/clock.h"
 
@@ -61,18 +59,6 @@ class ProgressLine {
   absl::Duration last_ = MonotonicClock().Now();  // nothing for what takes no time
 };
 
-// A budget that nothing meets is said when everything else has been.
-absl::Status Unmet(const PriceInput& input, const PriceFindings& findings) {
-  if (findings.choices.empty()) return absl::OkStatus();
-  for (const ChoiceFinding& choice : findings.choices) {
-    if (choice.none.empty()) return absl::OkStatus();
-  }
-  const ChoiceFinding& first = findings.choices.front();
-  return absl::FailedPreconditionError(fmt::format(
-      "--budget {}: with S = {}, {}; a larger budget or a codec of more bits is needed",
-      *input.request.budget_nat, input.request.cuts[first.cuts].size() + 1, first.none));
-}
-
 // What takes minutes is not computed for a file that cannot be written.
 absl::Status CheckFiles(const Arguments& arguments) {
   for (const std::string& path : {arguments.json, arguments.csv, arguments.report}) {
@@ -82,7 +68,7 @@ absl::Status CheckFiles(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
-absl::Status Price(const Arguments& arguments, bool* documented) {
+absl::StatusOr<int> Price(const Arguments& arguments, bool* documented) {
   constexpr int64_t kMostThreads = 4096;
   if (arguments.threads < 1 || arguments.threads > kMostThreads) {
     return absl::InvalidArgumentError(
@@ -91,32 +77,30 @@ absl::Status Price(const Arguments& arguments, bool* documented) {
   const absl::StatusOr<PriceInput> input = ReadPriceInput(arguments.price);
   if (!input.ok()) return input.status();
   if (absl::Status s = CheckFiles(arguments); !s.ok()) return s;
+  if (!CanReadPrices()) return 1;
   ProgressLine line(stderr);
-  const absl::StatusOr<PriceOutcome> outcome =
-      RunPrice(*input, arguments.threads, [&](const PriceProgress& p) {
+  const absl::StatusOr<PriceOutcome> outcome = RunPrice(
+      *input, arguments.threads,
+      [&](const PriceProgress& p) {
         if (!arguments.quiet) line.Show(p);
-      });
+      },
+      [&](const PriceOutcome& seen) { return ChosenArms(*input, seen); });
   line.Clear();
   if (!outcome.ok()) return outcome.status();
-  if (arguments.json == kStdout) {
-    fmt::print("{}", PriceJson(*input, *outcome));
-    *documented = true;
-  } else {
-    fmt::print("{}", PriceText(*input, *outcome));
+  const absl::StatusOr<PriceShown> shown =
+      ShowPrices(*input, *outcome, !arguments.csv.empty(), !arguments.report.empty());
+  if (!shown.ok()) return shown.status();
+  *documented = arguments.json == kStdout;
+  fmt::print("{}", *documented ? shown->json : shown->text);
+  for (const auto& [path, text] : {std::pair(&arguments.json, &shown->json),
+                                   {&arguments.csv, &shown->csv},
+                                   {&arguments.report, &shown->page}}) {
+    if (path->empty() || *path == kStdout) continue;
+    if (absl::Status s = WriteWholeFile(*path, *text); !s.ok()) return s;
   }
-  if (!arguments.json.empty() && arguments.json != kStdout) {
-    const absl::Status wrote = WriteWholeFile(arguments.json, PriceJson(*input, *outcome));
-    if (!wrote.ok()) return wrote;
-  }
-  if (!arguments.csv.empty()) {
-    const absl::Status wrote = WriteWholeFile(arguments.csv, PriceRowsCsv(*input, *outcome));
-    if (!wrote.ok()) return wrote;
-  }
-  if (!arguments.report.empty()) {
-    const absl::Status wrote = WritePricePage(arguments.report, ReaderPython(), *input, *outcome);
-    if (!wrote.ok()) return wrote;
-  }
-  return Unmet(*input, outcome->findings);
+  // A budget that nothing meets is said when everything else has been.
+  if (!shown->unmet.empty()) return absl::FailedPreconditionError(shown->unmet);
+  return 0;
 }
 
 void AddOptions(CLI::App* command, Arguments& a) {
@@ -179,11 +163,12 @@ void AddPriceCommand(CLI::App& app, int* exit_status) {
   AddOptions(command, *arguments);
   command->callback([arguments, exit_status] {
     bool documented = false;
-    const absl::Status status = Price(*arguments, &documented);
+    const absl::StatusOr<int> ended = Price(*arguments, &documented);
+    const absl::Status& status = ended.status();
     if (!status.ok() && arguments->json == kStdout && !documented) {
       fmt::print("{}", ErrorJson(kSchema, status));
     }
-    *exit_status = Fail(status);
+    *exit_status = ended.ok() ? *ended : Fail(status);
   });
 }
 

@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
-#include "experiments/price/price_findings.h"
 #include "experiments/price/price_plan.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/model_weights.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -88,6 +89,59 @@ PassWork WorkOf(const PassNode& root, int64_t blocks) {
   PassWork work;
   if (root.arm || !root.children.empty()) AddWork(root, 0, blocks, work);
   return work;
+}
+
+namespace {
+
+std::set<int64_t> PricedBlocks(const PriceRequest& request) {
+  std::set<int64_t> blocks;
+  const int64_t move = request.budget_nat ? request.move : 0;
+  for (const std::vector<int64_t>& cuts : request.cuts) {
+    for (const int64_t cut : cuts) {
+      const int64_t most = std::min(request.blocks - 1, cut + move);
+      for (int64_t b = std::max<int64_t>(1, cut - move); b <= most; ++b) blocks.insert(b);
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
+PriceArms ArmsOf(const PriceRequest& request) {
+  PriceArms arms;
+  arms.Add({});
+  for (const int64_t block : PricedBlocks(request)) {
+    for (size_t codec = 0; codec < request.codecs.size(); ++codec) arms.Add({{block, codec}});
+  }
+  for (const std::vector<int64_t>& cuts : request.cuts) {
+    for (size_t codec = 0; codec < request.codecs.size(); ++codec) arms.Add(ArmOf(cuts, codec));
+  }
+  return arms;
+}
+
+const char* ToString(GradientSide side) {
+  switch (side) {
+    case GradientSide::kForward:
+      return "forward";
+    case GradientSide::kBackward:
+      return "backward";
+    case GradientSide::kBoth:
+      return "both";
+  }
+  return "";
+}
+
+std::vector<GradientPlan> GradientsOf(const PriceRequest& request) {
+  std::vector<GradientPlan> plans;
+  for (size_t cuts = 0; cuts < request.cuts.size(); ++cuts) {
+    for (size_t codec = 0; codec < request.codecs.size(); ++codec) {
+      for (const auto side :
+           {GradientSide::kForward, GradientSide::kBackward, GradientSide::kBoth}) {
+        plans.push_back({cuts, codec, side});
+      }
+    }
+  }
+  return plans;
 }
 
 }  // namespace longhaul

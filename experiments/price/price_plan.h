@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,7 +13,11 @@
 
 namespace longhaul {
 
-// What `longhaul price` computes, as plain data. Letters: L blocks of the model, S stages.
+// What `longhaul price` computes, as plain data. Letters: L blocks of the model, S stages. Estimates,
+// tables and choices are Python's: python/longhaul/pricing, which has the arms of any other module too.
+
+// Fewest rows that an interval is made of.
+inline constexpr int kLeastPriceRows = 5;
 
 // The tensor that enters block `block` (1 to L - 1) is compressed by codec number `codec` of a list
 // that the caller keeps.
@@ -84,6 +89,46 @@ struct BoundaryCount {
   }
   double bits_per_element() const { return elements > 0 ? bits / elements : 0; }
   double nmse() const { return squared_norm > 0 ? squared_error / squared_norm : 0; }
+};
+
+// What is asked of a model. Plain values.
+struct PriceRequest {
+  std::vector<std::string> codecs;
+  std::vector<std::vector<int64_t>> cuts;  // each way to cut the model; S is one more than its size
+  int64_t blocks;                          // L
+  int64_t rows;                            // to price on; as many more to verify a choice on
+  int64_t context;                         // T, tokens of a row
+  std::vector<double> allowed_nat;         // losses for which bits are named
+  std::optional<double> budget_nat = {};   // of a choice of cuts and codecs
+  int64_t move = 0;                        // blocks by which a choice may move a cut
+  int64_t gradient_rows = 0;               // the first of `rows`; 0: no gradients
+  uint64_t seed = 1;                       // of codecs that draw
+};
+
+// What has to be evaluated for it: nothing compressed, each boundary alone (of every cut and, with a
+// budget, wherever a choice may put one), all of each way to cut.
+PriceArms ArmsOf(const PriceRequest& request);
+
+enum class GradientSide { kForward, kBackward, kBoth };
+const char* ToString(GradientSide side);
+struct GradientPlan {
+  size_t cuts, codec;
+  GradientSide side;
+};
+// Each way to cut with each codec in each direction.
+std::vector<GradientPlan> GradientsOf(const PriceRequest& request);
+
+// Of a row each; nat/token where it is a loss.
+using RowValues = std::vector<double>;
+
+// What was seen, rows in the order in which they were evaluated.
+struct PriceSeen {
+  PriceArms arms;
+  std::vector<int64_t> windows = {};                      // [rows]: where a row lies in the text, in rows
+  std::vector<RowValues> losses = {};                     // [arm][rows]
+  std::map<PricedCrossing, BoundaryCount> forward = {};   // of tensors before which nothing was
+  std::map<PricedCrossing, BoundaryCount> backward = {};  // compressed
+  std::vector<RowValues> gradient_nmse = {}, gradient_cosine = {};  // [GradientsOf][gradient rows]
 };
 
 }  // namespace longhaul

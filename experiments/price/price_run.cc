@@ -27,7 +27,7 @@ class Pricing {
           const std::function<void(const PriceProgress&)>& progress)
       : input_(input), request_(input.request), model_(model), codecs_(codecs), tell_(progress) {}
 
-  absl::Status Run(PriceOutcome& out);
+  absl::Status Run(const ChooseArms& choose, PriceOutcome& out);
 
  private:
   double InBlocks(const PassWork& work) const {
@@ -49,7 +49,7 @@ class Pricing {
   double PlannedWork(const PriceArms& arms, size_t gradients) const;
   absl::Status PriceRows(PriceSeen& seen);
   absl::Status Gradients(PriceSeen& seen);
-  absl::Status Verify(PriceOutcome& out);
+  absl::Status Verify(const std::vector<PriceArm>& choices, PriceOutcome& out);
 
   const PriceInput& input_;
   const PriceRequest& request_;
@@ -122,13 +122,10 @@ absl::Status Pricing::Gradients(PriceSeen& seen) {
 }
 
 // The choices on as many rows again, none of which was priced on.
-absl::Status Pricing::Verify(PriceOutcome& out) {
-  std::vector<ChoiceFinding>& choices = out.findings.choices;
+absl::Status Pricing::Verify(const std::vector<PriceArm>& choices, PriceOutcome& out) {
   PriceArms arms;
   arms.Add({});
-  for (const ChoiceFinding& choice : choices) {
-    if (choice.none.empty()) arms.Add(choice.choice.arm);
-  }
+  for (const PriceArm& choice : choices) arms.Add(choice);
   if (arms.all().size() == 1) return absl::OkStatus();
   const PassNode tree = PassTree(arms.all());
   const PriceWatch watch{.crossed = {}, .worked = [this](const PassWork& work) { Worked(work); }};
@@ -144,33 +141,29 @@ absl::Status Pricing::Verify(PriceOutcome& out) {
     for (size_t a = 0; a < losses.size(); ++a) by_arm[a].push_back(losses[a]);
   }
   verified.exact = by_arm[0];
-  for (ChoiceFinding& choice : choices) {
-    RowValues& rows = verified.chosen.emplace_back();
-    if (!choice.none.empty()) continue;
-    rows = by_arm[*arms.Find(choice.choice.arm)];
-    AddVerification(request_, rows, verified.exact, choice);
+  for (const PriceArm& choice : choices) {
+    verified.chosen.push_back(choice.empty() ? RowValues() : by_arm[*arms.Find(choice)]);
   }
   return absl::OkStatus();
 }
 
-absl::Status Pricing::Run(PriceOutcome& out) {
+absl::Status Pricing::Run(const ChooseArms& choose, PriceOutcome& out) {
   out.seen.arms = ArmsOf(request_);
   all_ = PlannedWork(out.seen.arms, GradientsOf(request_).size());
   if (absl::Status s = PriceRows(out.seen); !s.ok()) return s;
   if (request_.gradient_rows > 0) {
     if (absl::Status s = Gradients(out.seen); !s.ok()) return s;
   }
-  out.findings = FindPrices(request_, out.seen);
-  if (request_.budget_nat) {
-    if (absl::Status s = Verify(out); !s.ok()) return s;
-  }
-  return absl::OkStatus();
+  if (!request_.budget_nat) return absl::OkStatus();
+  const absl::StatusOr<std::vector<PriceArm>> choices = choose(out);
+  return choices.ok() ? Verify(*choices, out) : choices.status();
 }
 
 }  // namespace
 
 absl::StatusOr<PriceOutcome> RunPrice(const PriceInput& input, int64_t threads,
-                                      const std::function<void(const PriceProgress&)>& progress) {
+                                      const std::function<void(const PriceProgress&)>& progress,
+                                      const ChooseArms& choose) {
   UseTensorMemory();
   at::set_num_threads(static_cast<int>(threads));
   absl::StatusOr<PriceCodecs> codecs = PriceCodecs::Make(input.request.codecs);
@@ -178,7 +171,6 @@ absl::StatusOr<PriceOutcome> RunPrice(const PriceInput& input, int64_t threads,
   absl::StatusOr<std::unique_ptr<PriceModel>> model = PriceModel::Load(input.spec, *input.weights);
   if (!model.ok()) return model.status();
   PriceOutcome out{.seen = {},
-                   .findings = {},
                    .verification = std::nullopt,
                    .engine = (*model)->engine(),
                    .torch = TORCH_VERSION,
@@ -187,7 +179,7 @@ absl::StatusOr<PriceOutcome> RunPrice(const PriceInput& input, int64_t threads,
                    .threads = at::get_num_threads(),
                    .head_in_blocks = (*model)->head_in_blocks()};
   Pricing pricing(input, **model, *codecs, progress);
-  if (absl::Status s = pricing.Run(out); !s.ok()) return s;
+  if (absl::Status s = pricing.Run(choose, out); !s.ok()) return s;
   return out;
 }
 

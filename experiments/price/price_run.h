@@ -3,10 +3,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "experiments/price/price_findings.h"
 #include "experiments/price/price_input.h"
+#include "experiments/price/price_plan.h"
 
 namespace longhaul {
 
@@ -21,12 +22,11 @@ struct PriceProgress {
 struct PriceVerification {
   std::vector<int64_t> windows;
   RowValues exact;
-  std::vector<RowValues> chosen;  // by choice; empty where there is none
+  std::vector<RowValues> chosen;  // by way to cut; empty where nothing was chosen
 };
 
 struct PriceOutcome {
   PriceSeen seen;
-  PriceFindings findings;
   std::optional<PriceVerification> verification;
   // What it was computed by.
   std::string engine, torch, torch_cpu_path, codec_cpu_path;
@@ -34,9 +34,13 @@ struct PriceOutcome {
   double head_in_blocks;
 };
 
+// What is chosen within the budget for each way to cut, by the rows that were seen; an empty arm: nothing.
+using ChooseArms = std::function<absl::StatusOr<std::vector<PriceArm>>(const PriceOutcome&)>;
+
 // Loads the model and evaluates everything that the request asks for, on `threads` threads of this
-// process. Errors as PriceModel's.
+// process. Errors as PriceModel's and those of `choose`, which is asked where there is a budget.
 absl::StatusOr<PriceOutcome> RunPrice(const PriceInput& input, int64_t threads,
-                                      const std::function<void(const PriceProgress&)>& progress);
+                                      const std::function<void(const PriceProgress&)>& progress,
+                                      const ChooseArms& choose);
 
 }  // namespace longhaul

@@ -27,23 +27,33 @@ Codecs can be tried on a tensor, and programs behind shaped links, without a gro
     frame = longhaul.encode(torch.randn(64, 256), "int4-b64-h64")
     print(longhaul.decode(frame).shape, 8 * frame.numel() / (64 * 256), "bits per element")
 
+Runs and their records, estimates, plans, and what compression costs a model of yours, as data frames (docs/python.md)::
+
+    run = longhaul.run("first.toml", {"train.lr": 3e-3})
+    longhaul.read("results/").arms
+    print(longhaul.price(model, tokens, codec="int4-b64-h64", stages=[2, 4, 8]))
+
 See help(longhaul.Lab) for labs, and docs/torch-backend.md for what is supported and errors.
 """
 
 import importlib as _importlib
 import os as _os
+import sys as _sys
 
 __version__ = "0.1.0"
 
 # Public name: the module that has it, which is imported when the name is first used.
 _NAMES = {
+    "measure": "api", "plan": "api", "read": "api", "run": "api", "simulate": "api",
     "codecs": "coding", "decode": "coding", "encode": "coding",
     "Crossing": "groups", "Stats": "groups", "Traffic": "groups", "crossings": "groups", "recent_operations": "groups",
     "stats": "groups", "traffic": "groups", "transport": "groups",
     "Lab": "lab",
     "Options": "options",
+    "price": "pricing.modules",
     "activation_tag": "pipelining", "gradient_tag": "pipelining",
     "isend_decoded": "sends", "send_decoded": "sends",
+    "Refused": "refusal",
     "log": "telling",
 }
 __all__ = sorted(_NAMES)
@@ -61,8 +71,10 @@ def __dir__():
     return sorted([*globals(), *__all__])
 
 
-# A verb of the command reads records and needs no torch, whose import takes seconds: experiments/run/reader.cc.
-if _os.environ.pop("LONGHAUL_READS", None) is None:
+# A verb of the command reads records and needs no torch, whose import takes seconds: experiments/run/reader.cc. So does
+# `python -m longhaul`.
+_words = _sys.orig_argv[1:]
+if _os.environ.pop("LONGHAUL_READS", None) is None and ["-m", "longhaul"] not in (_words[i:i + 2] for i in range(3)):
     from longhaul.registration import register as _register
 
     _register()  # imports torch, which may come back for longhaul.autoload while this module is not done

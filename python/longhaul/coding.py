@@ -18,6 +18,12 @@ def codecs() -> list[str]:
     return load_adapter().codecs()
 
 
+def keeps_state(codec: str) -> bool:
+    """Whether what `codec` makes of a tensor depends on those before it ("+ef", "aqsgd4"). ValueError: an unknown
+    codec."""
+    return load_adapter().keeps_state(codec)
+
+
 def encode(x: Tensor, codec: str, seed: int = 0) -> Tensor:
     """One frame of `codec`: what a group would send of `x`, as a uint8 tensor [bytes] on the host.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
-import shutil
 import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from longhaul.starting import command
 
 _Word = str | os.PathLike[str]  # of a command
 _FIGURES = ("rate", "delay", "rtt", "jitter", "loss", "queue", "aqm", "ecn", "emulator", "seed",
@@ -33,17 +33,6 @@ if "$command" net up "$@" --name "$name" </dev/null; then
 fi
 exec "$command" net down "$name" >/dev/null 2>&1
 """
-
-
-def command():
-    """Path of the `longhaul` command: of this package, else the one on PATH. FileNotFoundError:
-    there is none."""
-    own = pathlib.Path(__file__).parent / "bin" / "longhaul"
-    found = str(own) if own.exists() else shutil.which("longhaul")
-    if found is None:
-        raise FileNotFoundError("longhaul: the command 'longhaul' is neither in this package nor on "
-                                "PATH; 'pip install .' and 'make build' build it")
-    return found
 
 
 class Node:

@@ -42,6 +42,13 @@ std::vector<std::string> Names() {
   return names;
 }
 
+bool KeepsState(const std::string& name) {
+  const auto codec = MakeCodec(name);
+  TORCH_CHECK_VALUE(codec.ok(), "longhaul: ", std::string(codec.status().message()));
+  constexpr Shape kAny = {64, 64};
+  return (*codec)->NewState(kAny) != nullptr || (*codec)->NewDecoderState(kAny) != nullptr;
+}
+
 at::Tensor Encode(const at::Tensor& x, const std::string& name, uint64_t seed) {
   const DType type = CheckedDType(x, "encode");
   TORCH_CHECK_VALUE(x.numel() > 0, "longhaul.encode: a tensor ", x.sizes(), " has no elements");
@@ -96,6 +103,7 @@ at::Tensor Decode(const at::Tensor& frame, const std::optional<at::Tensor>& out)
 
 void BindCodecs(py::module_& m) {
   m.def("codecs", &Names);
+  m.def("keeps_state", &KeepsState);
   m.def("encode", &Encode, py::call_guard<py::gil_scoped_release>());
   m.def("decode", &Decode, py::call_guard<py::gil_scoped_release>());
 }

@@ -151,7 +151,7 @@ longhaul_test(experiments/train/model_weights_test.cc experiments/train/tied_wei
   longhaul::experiments_run longhaul::pp_group nlohmann_json::nlohmann_json LABELS cpu)
 target_compile_definitions(experiments_train_model_weights_test PRIVATE LONGHAUL_EXPORT_PYTHON="${export_python}"
   LONGHAUL_TRANSFORMERS_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/train/transformers_logits.py")
-longhaul_test(experiments/price/price_model_test.cc LIBS command_testing longhaul::price_run longhaul::price
+longhaul_test(experiments/price/price_model_test.cc experiments/price/price_plan_test.cc LIBS command_testing longhaul::price_run longhaul::price
   longhaul::experiments_run longhaul::pp_group LABELS cpu)
 longhaul_test(experiments/command/price_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
 add_test(NAME experiments_price_page_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/price_page_test.py

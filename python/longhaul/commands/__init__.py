@@ -24,12 +24,14 @@ from longhaul.refusal import Refused
 # Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
 VERBS = {
     "_measure": "measuring",
+    "_price": "pricing",
     "_show": "show",
     "compare": "compare",
     "export": "export",
     "import": "importing",
     "list": "list",
     "plan": "plan",
+    "report": "report",
     "scale": "scale",
     "simulate": "simulate",
 }

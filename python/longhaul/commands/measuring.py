@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import sys
 
 from longhaul.commands import Parser
@@ -15,6 +16,8 @@ def parser():
     forecast = parts.add_parser("forecast", help="of the design on stdin")
     estimates = parts.add_parser("estimates", help="rows of the record's table, and the table that people read")
     estimates.add_argument("--everything", action="store_true")
+    losses = parts.add_parser("losses", help="the rows of a losses.csv")
+    losses.add_argument("path")
     for part in (forecast, estimates):
         part.add_argument("results")
     estimates.add_argument("experiment", type=int)
@@ -23,10 +26,26 @@ def parser():
 
 def run(options):
     try:
-        answer = {"forecast": _forecast, "estimates": _estimates}[options.what](options)
+        answer = {"forecast": _forecast, "estimates": _estimates, "losses": _losses}[options.what](options)
     except Refused as refused:
         answer = {"error": str(refused), "missing": isinstance(refused.__cause__, ImportError)}
-    print(json.dumps(answer))
+    # No text of the engine holds half a character, and no number of JSON is none.
+    text = json.dumps(_told(answer), ensure_ascii=False, allow_nan=False)
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+
+
+def _told(value):
+    """Floats that are no numbers as texts: "inf", "nan"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _told(one) for key, one in value.items()}
+    return [_told(one) for one in value] if isinstance(value, list) else value
+
+
+def _losses(options):
+    from longhaul.analysis.loss_file import read_losses
+    return dataclasses.asdict(read_losses(options.path))
 
 
 def _need_numbers(what):

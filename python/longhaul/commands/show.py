@@ -3,9 +3,9 @@ input: empty, or why it failed."""
 
 import sys
 
+from longhaul.analysis.advice import clipping_advice, data_advice, run_learnt_nothing
 from longhaul.commands import Parser
 from longhaul.record import Evaluation, open_record
-from longhaul.report.advice import clipping_advice, data_advice, learnt_nothing
 from longhaul.report.documents import campaign_document, run_document, timing_document
 from longhaul.report.listing import run_line
 from longhaul.report.step_time import step_time_text
@@ -45,7 +45,7 @@ def _run(record, options, error):
     if not options.json:
         print(run_line(record, row.id) if options.quiet else step_time_text(record, row, options.verbose), end="")
         _say(options, clipping_advice([row]))
-    _say(options, data_advice([row]) + learnt_nothing(row, record.read(Evaluation, row.id)), warnings=True)
+    _say(options, data_advice([row]) + run_learnt_nothing(row, record.read(Evaluation, row.id)), warnings=True)
 
 
 def _line(record, options, error):

@@ -1,13 +1,12 @@
 """`longhaul simulate`: the planning model over a scenario file."""
 
 import os
-import subprocess
 import sys
 
 from longhaul.commands import Parser
 from longhaul.files import make_folder, write_whole
 from longhaul.planning.simulator import simulate
-from longhaul.refusal import Refused
+from longhaul.refusal import Refused, need
 
 
 def parser():
@@ -33,17 +32,6 @@ def parser():
     return whole
 
 
-def _draw(folder):
-    import longhaul  # pylint: disable=import-outside-toplevel
-    scripts = os.path.join(os.path.dirname(longhaul.__file__), "report", "plots")
-    done = subprocess.run([sys.executable, "-B", scripts, folder], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
-    write_whole(os.path.join(folder, "plots.log"), done.stdout)
-    if done.returncode:
-        last = next((line for line in reversed(done.stdout.splitlines()) if line), "it said nothing")
-        raise Refused(f"{sys.executable} ended with {done.returncode}: {last}")
-
-
 def run(options):
     if options.conclusions and not options.calibration:
         raise Refused("--conclusions writes what a calibration changes; give --calibration FILE too")
@@ -66,5 +54,8 @@ def run(options):
         make_folder(options.plots)
         write_whole(os.path.join(options.plots, "spread.csv"), spreads.spread_csv(file, answer.uncertain))
         write_whole(os.path.join(options.plots, "tornado.csv"), spreads.tornado_csv(file, answer.uncertain))
-        _draw(options.plots)
+        need("matplotlib", "a figure")
+        from longhaul.planning.figures import fan, tornado  # pylint: disable=import-outside-toplevel
+        fan(options.plots)
+        tornado(options.plots)
     sys.stdout.writelines(answer.json() if options.json else [answer.text()])

@@ -5,11 +5,11 @@
 
 import dataclasses
 
+from longhaul.analysis.advice import data_advice
 from longhaul.record import CodecSwitch, Crossing, Evaluation, Link, Record
 from longhaul.record import rows
 from longhaul.record.contents import read_contents
 from longhaul.refusal import Refused
-from longhaul.report.advice import data_advice
 from longhaul.report.listing import ListedExperiment, ListedRecord, ListedRun, launched, list_experiment
 from longhaul.report.step_time import judged, step_times
 from longhaul.report.timing import TimingFindings, timing_table

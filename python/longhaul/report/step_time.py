@@ -90,6 +90,11 @@ def _mean(x):
     return sum(x) / len(x)
 
 
+def _over(x, y):
+    """x / y; no number where steps took no time."""
+    return x / y if y else math.nan
+
+
 def _median_of_steps(x):
     need("numpy", "the interval of a step time")
     from longhaul.analysis.interval import median_of_steps
@@ -279,7 +284,7 @@ class _Run:
         if not self.steady:
             return
         self.walls = [_mean([row.wall_s for row in workers]) for workers in self.steady]
-        busy = [self.chunks * _mean([row.forward_s + row.backward_s + row.optimizer_s for row in workers]) / wall
+        busy = [_over(self.chunks * _mean([row.forward_s + row.backward_s + row.optimizer_s for row in workers]), wall)
                 for workers, wall in zip(self.steady, self.walls)]
         out.measured_s, out.measured_steps = _median_of_steps(self.walls), len(self.steady)
         out.compute_utilisation = _median_of_steps(busy)
@@ -316,7 +321,7 @@ class _Run:
         # Of a worker's step, its other work included: that is no waiting.
         out.compute_s = sum(out.microbatches * (c["forward_s"] + c["backward_s"]) + c["optimizer_s"] + c["other_s"]
                             for c in self.costs) / self.ranks
-        out.residual = _median_of_steps([math.log(wall / out.p2_s) for wall in self.walls])
+        out.residual = _median_of_steps([math.log(wall / out.p2_s) if wall > 0 else math.nan for wall in self.walls])
 
 
 def step_times(record: Record, runs: list[Run]) -> list[StepTime]:
