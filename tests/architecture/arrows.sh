@@ -58,7 +58,7 @@ deny planning/plan 'experiments/(report|elastic|run|command)|planning/scale|torc
 deny experiments/train 'experiments/(estimates|launch|report|run|command)|planning'
 deny experiments/elastic 'experiments/(estimates|report|run|command)'
 deny experiments/run 'experiments/(estimates|report|command)|planning'
-deny experiments/price 'planning|experiments/command'
+deny experiments/price 'planning|experiments/(estimates|report|command)'
 for room in record spec estimates report train elastic run; do
   deny "experiments/$room" 'experiments/price'
 done

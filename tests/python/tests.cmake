@@ -1,0 +1,13 @@
+# The package without a group: plain unittest, an entry for each area, with the package of the build tree.
+function(longhaul_unittest area)
+  add_test(NAME python_${area}_test
+    COMMAND ${TORCH_PYTHON} -m unittest discover -s ${CMAKE_CURRENT_SOURCE_DIR}/python/${area})
+  set(export_python ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)
+  if(NOT EXISTS ${export_python})
+    set(export_python ${TORCH_PYTHON})
+  endif()
+  set_tests_properties(python_${area}_test PROPERTIES LABELS python TIMEOUT 600 ENVIRONMENT
+    "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache;OMP_NUM_THREADS=1;LONGHAUL_BINARY=$<TARGET_FILE:longhaul>;LONGHAUL_EXPORT_PYTHON=${export_python}")
+endfunction()
+longhaul_unittest(pricing)
+longhaul_unittest(api)
