@@ -314,6 +314,7 @@ def _done(words: list[str], progress: bool) -> tuple[int, str, Iterable[str]]:
     finally:
         follower.join(5)
         child.stdout.close()
+        child.stderr.close()
     return status, output, errors
 
 
