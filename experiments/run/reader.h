@@ -16,6 +16,7 @@ struct ReaderVerb {
 };
 inline constexpr ReaderVerb kReaderVerbs[] = {
     {"export", "the record for other tools; reads only, and sends nothing anywhere"},
+    {"follow", "logs a record's series while runs write it: TensorBoard, Trackio, Weights & Biases"},
     {"import", "models and data that exist, for specs; fetches nothing (docs/import.md)"},
 };
 bool IsReaderVerb(std::string_view word);

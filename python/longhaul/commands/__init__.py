@@ -24,6 +24,7 @@ from longhaul.refusal import Refused
 VERBS = {
     "compare": "compare",
     "export": "export",
+    "follow": "following",
     "import": "importing",
     "_price": "pricing",
     "list": "list",
