@@ -102,13 +102,13 @@ def follow(results, to, out=None, once=False, every_s=2.0):
     """
     if not 0 < every_s <= 3600:
         raise Refused(f"--every {every_s}: want seconds, up to 3600")
-    need(TOOLS[to][0], f"--to {to}")
     out = out or os.path.join(results, to)
+    if to == "trackio":
+        os.environ.setdefault("TRACKIO_DIR", os.path.abspath(out))  # read when it is imported
+    need(TOOLS[to][0], f"--to {to}")
     if to != "trackio" and os.path.exists(out) and (not os.path.isdir(out) or os.listdir(out)):
         raise Refused(f"{out} is there and not an empty folder: name a new one with --out")
     follower = Follower(results, to, out)
-    if to == "trackio":
-        os.environ.setdefault("TRACKIO_DIR", os.path.abspath(out))
     os.makedirs(out, exist_ok=True)
     try:
         with contextlib.closing(follower):
