@@ -59,7 +59,7 @@ class Api(unittest.TestCase):
         cls.spec.write_text(SPEC.format(text=text), encoding="utf-8")
         cls.told = io.StringIO()
         with contextlib.redirect_stderr(cls.told):
-            cls.ran = lh.run(cls.spec, {"train.lr": 1e-3, "boundary.backward": "none"}, results=cls.folder / "results/small")
+            cls.ran = lh.run(cls.spec, {"train.lr": 1e-3, "train.steps": 30, "boundary.backward": "none"}, results=cls.folder / "results/small")
 
     def refused(self, because, call, *words, **named):
         with self.assertRaises(lh.Refused) as caught, contextlib.redirect_stderr(io.StringIO()):
@@ -70,8 +70,8 @@ class Api(unittest.TestCase):
     def test_a_run_has_its_rows(self):
         run = self.ran
         self.assertEqual(run.document["status"], "ok")
-        self.assertIn("ok, 6/6 steps, held-out loss", repr(run))
-        self.assertEqual(len(run.steps), 2 * 6)
+        self.assertIn("ok, 30/30 steps, held-out loss", repr(run))
+        self.assertEqual(len(run.steps), 2 * 30)
         self.assertGreater(run.steps.wall_s.min(), 0)
         self.assertTrue(run.steps.loss_nat.dropna().between(3, 7).all())
         codecs = dict(zip(run.crossings.direction, run.crossings.codec))
@@ -103,6 +103,11 @@ class Api(unittest.TestCase):
                 getattr(self.ran, table)), table)
         self.assertEqual(len(one.estimates), 0)
         self.assertEqual(len(one.arms), 0)
+
+    def test_figures_are_the_report_s(self):
+        results = lh.read(self.folder / "results/small")
+        self.refused("no figure 'deep'", results.figure, "deep")
+        self.assertTrue(results.figure("training").svg.startswith("<svg"))
 
     def test_estimates_are_by_arm(self):
         folder = self.folder / "estimated"
