@@ -23,13 +23,11 @@ void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddReaderCommands(CLI::App& app, int* exit_status);
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddIngestCommand(CLI::App& app, int* exit_status);
-void AddReportCommand(CLI::App& app, int* exit_status);
-void AddListCommand(CLI::App& app, int* exit_status);
-void AddCompareCommand(CLI::App& app, int* exit_status);
+void AddAskedCommands(CLI::App& app, int* exit_status);  // by Python
 void AddPriceCommand(CLI::App& app, int* exit_status);
-void AddSimulateCommand(CLI::App& app, int* exit_status);
-void AddScaleCommand(CLI::App& app, int* exit_status);
-void AddPlanCommand(CLI::App& app, int* exit_status);
+void AddClockCommand(CLI::App& app, int* exit_status);  // for Python
+void AddScaleCommand(CLI::App& app, int* exit_status);  // for Python
+void AddPlanCommand(CLI::App& app, int* exit_status);   // for Python
 void AddScheduleCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddSpecCommand(CLI::App& app, int* exit_status);

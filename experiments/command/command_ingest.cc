@@ -16,8 +16,6 @@
 #include "experiments/command/output.h"
 #include "experiments/record/record.h"
 #include "experiments/record/row_json.h"
-#include "experiments/report/listing.h"
-#include "experiments/report/result_json.h"
 #include "experiments/run/endings.h"
 #include "experiments/run/event_folder.h"
 #include "experiments/run/run_recorder.h"
@@ -299,14 +297,8 @@ absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out)
   for (const std::string& line : ingested->notices) {
     std::fputs((line + "\n").c_str(), out.progress());
   }
-  if (out.json()) {
-    out.Document(RunJson(record, ingested->run, ingested->outcome));
-    return ingested->outcome;
-  }
-  const auto line = RunLine(record, ingested->run);
-  if (!line.ok()) return line.status();
-  fmt::print("{}", *line);
-  return ingested->outcome;
+  const absl::Status shown = ShowFromRecord(out, "line", record, ingested->run, ingested->outcome);
+  return ingested->outcome.ok() ? shown : ingested->outcome;
 }
 
 }  // namespace

@@ -16,8 +16,6 @@
 #include "experiments/command/output.h"
 #include "experiments/launch/launch_record.h"
 #include "experiments/launch/rank_output.h"
-#include "experiments/report/listing.h"
-#include "experiments/report/result_json.h"
 #include "experiments/run/cancel_signal.h"
 #include "experiments/spec/known_names.h"
 #include "netem/lab_control/lab_client.h"
@@ -64,7 +62,7 @@ class Launch {
   absl::StatusOr<json> Probe(LinkPhase phase);
   EnvironmentChanges EnvironmentOf(size_t rank) const;
   std::string LogFile(size_t rank) const;
-  void Show() const;
+  absl::Status Show() const;
   void Say(const std::string& line) const {
     fmt::print(out_.progress(), "{}\n", line);
     std::fflush(out_.progress());
@@ -313,16 +311,13 @@ absl::StatusOr<int> Launch::Run() {
   if (output_) output_->Finish();  // processes that the lab's end has ended may have held our pipes
   if (!outcome.ok() && !interrupted_) return outcome;
   if (!down.ok()) return down;
-  Show();
+  if (absl::Status shown = Show(); !shown.ok()) return shown;
   return status_;
 }
 
 // The ranks, the paths, and where it is written.
-void Launch::Show() const {
-  if (out_.json()) {
-    out_.Document(RunJson(*record_, run_, absl::OkStatus()));
-    return;
-  }
+absl::Status Launch::Show() const {
+  if (out_.json()) return ShowFromRecord(out_, "line", *record_, run_, absl::OkStatus());
   const bool all = out_.detail() == Detail::kAll;
   if (!ends_.empty()) {
     fmt::print(out_.progress(), "\n{}",
@@ -336,8 +331,9 @@ void Launch::Show() const {
     }
     fmt::print(out_.warnings(), "{}\n", remarks_[i]);
   }
-  if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
+  const absl::Status shown = ShowFromRecord(out_, "line", *record_, run_, absl::OkStatus());
   fmt::print("{}", RecordLine(folder_));
+  return shown;
 }
 
 // The links may be an argument or one of two options; what says otherwise than another is refused.

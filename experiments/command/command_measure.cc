@@ -11,15 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
+#include "experiments/command/campaign_estimates.h"
 #include "experiments/command/command.h"
 #include "experiments/command/measure_progress.h"
 #include "experiments/command/output.h"
-#include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/comparability.h"
-#include "experiments/estimates/loss_file.h"
-#include "experiments/estimates/timing_findings.h"
 #include "experiments/estimates/training_advice.h"
-#include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/run/run_recorder.h"
@@ -59,40 +55,37 @@ ExperimentRow CampaignRow(const CampaignSpec& campaign, const Facts& frozen, Fac
           .facts = std::move(facts)};
 }
 
-absl::Status IsOfThePlan(const LossFile& losses, const CampaignSpec& campaign) {
-  std::set<LossFile::ArmAndSeed> planned;
+absl::Status IsOfThePlan(const LossTable& losses, const CampaignSpec& campaign) {
+  std::set<std::pair<std::string, int64_t>> planned;
   for (const PlannedRun& run : campaign.runs) {
-    const LossFile::ArmAndSeed key(run.arm, run.spec.seed);
-    planned.insert(key);
-    const auto row = losses.rows.find(key);
-    if (row == losses.rows.end()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: no row of arm '{}', seed {}, which the plan has", losses.path, key.first,
-                      key.second));
+    planned.emplace(run.arm, run.spec.seed);
+    const LossRow* loss = losses.Find(run.arm, run.spec.seed);
+    if (loss == nullptr) {
+      return absl::InvalidArgumentError(fmt::format("{}: no row of arm '{}', seed {}, which the plan has",
+                                                    losses.path, run.arm, run.spec.seed));
     }
     const RunRow plan = NewRunRow(run.spec, 0, run.arm);
     const std::string codecs = fmt::format("{} / {}", plan.forward_codec, plan.backward_codec);
-    const LossFile::Row& loss = row->second;
-    if (loss.codecs == codecs && loss.stages == plan.stages &&
-        loss.train_tokens == plan.train_tokens) {
+    if (loss->codecs == codecs && loss->stages == plan.stages &&
+        loss->train_tokens == plan.train_tokens) {
       continue;
     }
     return absl::InvalidArgumentError(fmt::format(
         "{}:{}: arm '{}' has {} stages, {}, {} tokens; in the plan {} stages, {}, {} tokens",
-        losses.path, loss.line, key.first, loss.stages, loss.codecs, loss.train_tokens, plan.stages,
+        losses.path, loss->line, run.arm, loss->stages, loss->codecs, loss->train_tokens, plan.stages,
         codecs, plan.train_tokens));
   }
-  for (const auto& [key, row] : losses.rows) {
-    if (planned.contains(key)) continue;
+  for (const LossRow& row : losses.rows) {
+    if (planned.contains({row.arm, row.seed})) continue;
     return absl::InvalidArgumentError(fmt::format("{}:{}: the plan has no arm '{}' at seed {}",
-                                                  losses.path, row.line, key.first, key.second));
+                                                  losses.path, row.line, row.arm, row.seed));
   }
   return absl::OkStatus();
 }
 
 absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planned,
-                    const LossFile& losses) {
-  const LossFile::Row& loss = losses.rows.at({planned.arm, planned.spec.seed});
+                    const LossTable& losses) {
+  const LossRow& loss = *losses.Find(planned.arm, planned.spec.seed);  // IsOfThePlan
   RunRow row = NewRunRow(planned.spec, experiment, planned.arm);
   row.role = planned.role;
   row.budget_fraction = planned.budget_fraction;
@@ -109,6 +102,12 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
   return record.FinishRun(*run, RunStatus::kOk, "losses read from a file; nothing was trained");
 }
 
+// What its runs say of their data, and the document with --json. Returns `outcome` unless the record can't be read.
+absl::Status ShowCampaign(const Record& record, int64_t experiment, const absl::Status& outcome, CommandOutput& out) {
+  const absl::Status shown = ShowFromRecord(out, "campaign", record, experiment, outcome);
+  return outcome.ok() ? shown : outcome;
+}
+
 // A campaign whose runs are not trained but read from a losses.csv of a report: final losses by arm
 // and seed. What follows, record, table and page, is as of trained runs, but for what only training
 // shows (wire, step times, NMSE).
@@ -118,7 +117,7 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   const absl::StatusOr<CampaignSpec> campaign =
       LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
   if (!campaign.ok()) return campaign.status();
-  const absl::StatusOr<LossFile> losses = ReadLossFile(arguments.from_losses);
+  const absl::StatusOr<LossTable> losses = ReadLossTable(arguments.from_losses);
   if (!losses.ok()) return losses.status();
   if (absl::Status s = IsOfThePlan(*losses, *campaign); !s.ok()) return s;
   const std::string results = arguments.results.empty()
@@ -144,9 +143,9 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
   }
   fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
              arguments.from_losses);
-  const absl::StatusOr<std::string> table = AnalyseCampaign(record, experiment, out.detail());
-  if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
-  if (out.json() || !table.ok()) return table.status();
+  const absl::StatusOr<std::string> table = EstimateCampaign(record, experiment, out.detail());
+  if (out.json()) return ShowCampaign(record, experiment, table.status(), out);
+  if (!table.ok()) return table.status();
   fmt::print("\n{}\n{}", *table, RecordLine(results));
   return absl::OkStatus();
 }
@@ -187,13 +186,9 @@ absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out
   const absl::Status ran = TrainTheRest(record, experiment, grid->runs, limits, out.progress());
   if (absl::IsCancelled(ran)) return ran;
   // A cell whose links failed is told in its row; the others stand.
-  const absl::StatusOr<TimingFindings> findings = AnalyseTiming(record, experiment);
-  if (!findings.ok()) return findings.status();
-  if (out.json()) {
-    out.Document(TimingJson(record, experiment, *findings, ran));
-  } else {
-    fmt::print("\n{}\n{}", TextOf(TimingTable(*findings)), RecordLine(results));
-  }
+  const absl::Status shown = ShowFromRecord(out, "timing", record, experiment, ran);
+  if (!shown.ok()) return shown;
+  if (!out.json()) fmt::print("{}", RecordLine(results));
   return ran;
 }
 
@@ -234,11 +229,10 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
                                                                    const std::string& results,
                                                                    bool accept_unresolved,
                                                                    CommandOutput& out) {
-  const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
-  if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
-  const auto forecast = ForecastFor(campaign, record.ok() ? &*record : nullptr);
+  const absl::StatusOr<DesignForecast> forecast = ForecastFor(campaign, results);
   if (!forecast.ok()) return forecast.status();
-  const bool refused = !forecast->primary_resolvable && !accept_unresolved;
+  const bool known = forecast->missing.empty();
+  const bool refused = known && !forecast->primary_resolvable && !accept_unresolved;
   for (const PlannedRun& run : campaign.runs) {
     if (run.arm != kD0Reference || run.seed != campaign.seeds.front()) continue;
     if (run.spec.program) break;
@@ -258,8 +252,10 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
       fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
     }
   }
-  for (const std::string& line : OtherTextAdvice(campaign)) {
-    fmt::print(out.progress(), "{}\n", line);
+  for (const std::string& line : forecast->advice) fmt::print(out.progress(), "{}\n", line);
+  if (!known) {
+    fmt::print(out.warnings(), "{}; the runs are trained and recorded without it\n", forecast->missing);
+    return Facts{{kForecastFact, "none: " + forecast->missing}};
   }
   // The error below points at it.
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(forecast->text, '\n'))) {
@@ -313,13 +309,9 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
   absl::StatusOr<std::string> table =
-      outcome.ok() ? AnalyseCampaign(record, experiment, out.detail()) : outcome;
-  if (out.json()) out.Document(CampaignJson(record, experiment, table.status()));
-  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
-  if (!runs.ok()) return runs.status();
-  for (const std::string& line : DataAdvice(*runs)) fmt::print(out.warnings(), "{}\n", line);
-  if (out.json() || !table.ok()) return table.status();
-  for (const std::string& line : ClippingAdvice(*runs)) fmt::print(out.progress(), "{}\n", line);
+      outcome.ok() ? EstimateCampaign(record, experiment, out.detail()) : outcome;
+  const absl::Status shown = ShowCampaign(record, experiment, table.status(), out);
+  if (out.json() || !shown.ok()) return shown;
   fmt::print("\n{}\n{}", *table, RecordLine(results));
   return absl::OkStatus();
 }

@@ -1,105 +1,111 @@
-#include <filesystem>
-#include <memory>
+// `_plan`: the choices of a [plan] with the best placement of each, for Python, which ranks them
+// (python/longhaul/planning/plan).
+//
+// Standard input: {"spec": FILE, "sets": ["a.b=c"...], "pairs": [codec pair...]}; without "pairs" nothing is placed.
+// Standard output: what [plan] says, "links" with their nodes' names, and of each choice what it is, its step and placement,
+// what its boundaries would send with each pair, and the runs that --write and --next make of it.
+#include <iostream>
+#include <iterator>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
-#include "experiments/command/output.h"
-#include "experiments/record/whole_file.h"
-#include "experiments/report/html.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/train/model_of_spec.h"
 #include "planning/plan/link_matrix.h"
-#include "planning/plan/next_campaign.h"
 #include "planning/plan/plan.h"
-#include "planning/plan/plan_tables.h"
+#include "pp_group/outer/outer_rules.h"
 
 namespace longhaul {
 namespace {
 
-struct PlanOptions {
-  std::string spec, links, csv, next, write;
-  std::vector<std::string> set;
-  size_t rows = 12;
-  bool json = false;
-};
+using nlohmann::ordered_json;
 
-// choice-1 and choice-2 as runs over shaped links.
-absl::Status WriteChoices(const plan::Plan& plan, const std::string& folder) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) {
-    return absl::UnavailableError(
-        fmt::format("cannot make the folder {}: {}", folder, failed.message()));
+ordered_json BytesOf(const RunSpec& run, const ordered_json& pairs) {
+  ordered_json bytes = ordered_json::object();
+  for (const std::string pair : pairs) {
+    const std::optional<plan::BothWays> both = plan::PairBytes(run, pair);
+    bytes[pair] = both ? ordered_json({both->there, both->back}) : ordered_json();
   }
-  for (size_t i = 0; i < 2 && i < plan.rows.size(); ++i) {
-    const std::string name = fmt::format("{}/choice-{}", folder, i + 1);
-    const std::string links = name + "-links.toml";
-    const plan::PlanRow& row = plan.rows[i];
-    for (const auto& [file, text] :
-         {std::pair(links, plan::TopologyToml(plan::PlacedLinks(plan, row))),
-          {name + ".toml", ToToml(plan::TimedRun(row, links))}}) {
-      if (absl::Status s = WriteWholeFile(file, text); !s.ok()) return s;
-    }
-  }
-  return absl::OkStatus();
+  return bytes;
 }
 
-absl::Status RunPlan(const PlanOptions& options) {
-  std::vector<std::string> sets = options.set;
-  if (!options.links.empty()) sets.push_back("plan.links=" + options.links);
-  const absl::StatusOr<plan::PlanSpec> spec =
-      plan::ReadPlanSpec(options.spec, sets, CatalogNames());
+ordered_json RowOf(const plan::Plan& whole, const plan::PlanRow& row, ordered_json pairs) {
+  const RunSpec& run = row.choice.spec;
+  pairs.push_back(row.choice.codec);
+  ordered_json nodes = ordered_json::array();
+  for (const int node : row.placement.nodes) nodes.push_back(whole.links.nodes[static_cast<size_t>(node)].name);
+  return {{"schedule", run.schedule.kind},
+          {"chunks", run.schedule.chunks},
+          {"stages", run.stages()},
+          {"ranks", run.ranks()},
+          {"groups", run.outer.groups},
+          {"codecs", row.choice.codec},
+          {"forward", run.boundary.forward},
+          {"backward", run.boundary.backward},
+          {"algorithm", run.outer.algorithm},
+          {"exchanges_gradients", ExchangesGradients(run.outer.algorithm)},
+          {"inner_steps", run.outer.inner_steps},
+          {"outer_codec", row.choice.outer_codec},
+          {"outer_lr", run.outer.lr},
+          {"outer_momentum", run.outer.momentum},
+          {"batch_rows", run.train.batch_rows},
+          {"tokens_per_step", TokensPerStep(run)},
+          {"parameters", plan::Parameters(run)},
+          {"pair_bytes", BytesOf(run, pairs)},
+          {"step_s", row.placement.seconds},
+          {"least_step_s", row.least_step_s},
+          {"exact", row.placement.exact},
+          {"nodes", nodes},
+          {"worker_bytes", row.worker_bytes},
+          {"within", row.within},
+          {"links_toml", plan::TopologyToml(plan::PlacedLinks(whole, row))},
+          {"timed_toml", ToToml(plan::TimedRun(row, "LINKS"))},
+          {"reference_toml", ToToml(plan::ReferenceOf(run))}};
+}
+
+absl::StatusOr<ordered_json> AnswerPlan(const ordered_json& request) {
+  const auto spec = plan::ReadPlanSpec(request.at("spec").get<std::string>(),
+                                       request.at("sets").get<std::vector<std::string>>(), CatalogNames());
   if (!spec.ok()) return spec.status();
-  const absl::StatusOr<plan::Plan> plan = plan::MakePlan(*spec, CatalogNames(), RankBytes);
-  if (!plan.ok()) return plan.status();
-  std::string typed = Typed(options.spec);
-  for (const std::string& set : sets) typed += " --set " + Typed(set);
-  const std::string next = plan::NextText(*plan, typed);
-  if (!options.csv.empty()) {
-    if (absl::Status s = WriteWholeFile(options.csv, Csv(plan::PlanCsv(*plan))); !s.ok()) return s;
+  ordered_json answer = {{"target_loss_nat", spec->target_loss_nat},
+                         {"curve", spec->curve},
+                         {"calibrations", spec->calibrations},
+                         {"links", spec->links},
+                         {"ranks", spec->run.ranks()},
+                         {"groups", spec->run.outer.groups}};
+  if (!request.contains("pairs")) return answer;
+  const absl::StatusOr<plan::Plan> placed = plan::PlaceChoices(*spec, CatalogNames(), RankBytes);
+  if (!placed.ok()) return placed.status();
+  answer["link_notes"] = placed->link_notes;
+  answer["lossy"] = std::any_of(placed->links.paths.begin(), placed->links.paths.end(),
+                                [](const PathSpec& path) { return MeanLoss(path) > 0; });
+  answer["left_out"] = ordered_json::array();
+  for (const plan::LeftOut& left : placed->left_out) answer["left_out"].push_back({{"what", left.what}, {"why", left.why}});
+  answer["rows"] = ordered_json::array();
+  for (const plan::PlanRow& row : placed->rows) answer["rows"].push_back(RowOf(*placed, row, request["pairs"]));
+  return answer;
+}
+
+absl::Status Answer() {
+  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  try {
+    const absl::StatusOr<ordered_json> answer = AnswerPlan(ordered_json::parse(text));
+    if (!answer.ok()) return answer.status();
+    fmt::print("{}\n", answer->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  } catch (const nlohmann::json::exception& error) {
+    return absl::InvalidArgumentError(fmt::format("_plan: {}", error.what()));
   }
-  if (!options.write.empty()) {
-    if (absl::Status s = WriteChoices(*plan, options.write); !s.ok()) return s;
-  }
-  if (options.json) {
-    fmt::print("{}", plan::PlanJson(*plan, next));
-  } else {
-    fmt::print("{}\n{}\n", TextOf(plan::PlanTable(*plan, options.rows)), next);
-  }
-  if (options.next.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> campaign = plan::NextCampaign(*plan);
-  if (!campaign.ok()) return campaign.status();
-  return WriteWholeFile(options.next, *campaign);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 void AddPlanCommand(CLI::App& app, int* exit_status) {
-  auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = app.add_subcommand(
-      "plan", "which schedule, codec, H, outer step and placement reaches a loss first");
-  command->footer(
-      "The spec is a run's with [compute] and a table [plan] (docs/plan.md): target_loss_nat, curve,\n"
-      "calibration, and lists of schedules, codecs, inner_steps, algorithms, outer_codecs; links.\n"
-      "  longhaul net probe LAB --json > matrix.json\n"
-      "  longhaul plan examples/plan/plan.toml --links matrix.json");
-  command->add_option("spec", options->spec, "run spec with [compute] and [plan]")->required();
-  command->add_option("--set", options->set, "override a key: plan.target_loss_nat=2.9")
-      ->take_all();
-  command->add_option("--links", options->links,
-                      "a matrix that `net probe --json` wrote, a profile or a topology file");
-  command->add_option("--rows", options->rows, "of the table; 0: all")->capture_default_str();
-  command->add_option("--csv", options->csv, "write every row into this file");
-  command->add_option("--write", options->write,
-                      "a folder for the first two as runs over shaped links, compute slept");
-  command->add_option("--next", options->next,
-                      "write the campaign that decides between the first two into this file");
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->callback([options, exit_status] {
-    const absl::Status status = RunPlan(*options);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  CLI::App* command = app.add_subcommand("_plan", "")->group("");
+  command->callback([exit_status] { *exit_status = Fail(Answer()); });
 }
 
 }  // namespace longhaul

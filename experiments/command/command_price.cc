@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/output.h"
 #include "experiments/price/price_input.h"
 #include "experiments/price/price_run.h"
 #include "experiments/price/price_told.h"
 #include "experiments/record/whole_file.h"
-#include "experiments/report/result_json.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/run/run_view.h"

@@ -8,11 +8,8 @@
 #include "absl/status/statusor.h"
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
-#include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/record/whole_file.h"
-#include "experiments/report/listing.h"
-#include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/checkpoint_folder.h"
 #include "experiments/run/run_place.h"
@@ -113,23 +110,10 @@ absl::Status FinishedBefore(const RunPlace& place) {
 
 // What stands at the end: the summary, one line with --quiet, a document with --json. Returns
 // `outcome` unless what was recorded can't be read.
-absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
-                        const absl::Status& outcome, CommandOutput& out) {
-  if (out.json()) out.Document(RunJson(record, run, outcome));
-  if (!outcome.ok()) return outcome;
-  absl::StatusOr<RunRow> row = record.Run(run);
-  if (!row.ok()) return row.status();
-  if (!out.json()) {
-    absl::StatusOr<std::string> text =
-        out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec, out.detail());
-    if (!text.ok()) return text.status();
-    fmt::print("{}", *text);
-    for (const std::string& line : ClippingAdvice({&*row, 1})) Say(out.progress(), line);
-  }
-  for (const std::string& line : DataAdvice({&*row, 1})) Say(out.warnings(), line);
-  const absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(run);
-  if (!evaluations.ok()) return evaluations.status();
-  for (const std::string& line : LearntNothing(*row, *evaluations)) Say(out.warnings(), line);
+absl::Status ShowResult(const Record& record, int64_t run, const absl::Status& outcome, CommandOutput& out) {
+  if (!outcome.ok() && !out.json()) return outcome;
+  const absl::Status shown = ShowFromRecord(out, "run", record, run, outcome);
+  if (!outcome.ok() || !shown.ok()) return outcome.ok() ? shown : outcome;
   if (!out.json() && !out.quiet()) fmt::print("{}", RecordLine(record.folder()));
   return absl::OkStatus();
 }
@@ -225,7 +209,7 @@ absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& r
   Trace trace;
   const absl::Status outcome = FollowRun(spec, checkpoints, cancel, recorder, view, &trace);
   const absl::Status shown =
-      ShowResult(record, place.run, spec, WithAdvice(outcome, place, spec), out);
+      ShowResult(record, place.run, WithAdvice(outcome, place, spec), out);
   if (!spec.trace) return shown;
   const absl::StatusOr<std::string> written = WriteTrace(arguments.trace, trace, spec);
   if (written.ok()) Say(out.json() ? stderr : stdout, *written);
@@ -251,7 +235,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   if (!place.ok()) return place.status();
   if (!place->finished) return Train(arguments, *spec, record, *place, cancel, out);
   Say(out.progress(), place->notices.back());
-  return ShowResult(record, place->run, *spec, FinishedBefore(*place), out);
+  return ShowResult(record, place->run, FinishedBefore(*place), out);
 }
 
 }  // namespace

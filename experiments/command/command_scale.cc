@@ -1,66 +1,86 @@
-#include <cstring>
+// `_scale`: runs in simulated time, for Python, which sweeps and tabulates them (python/longhaul/planning/scale.py).
+//
+// Standard input: {"spec": FILE, "sets": ["a.b=c"...], "points": [["a.b=c"...]...], "seeds": N}. Standard output, a line for
+// each point as it is done: {"stages", ..., "seeds": [{"seed", ..., "by_round": [...] where there is one point and seed}]}.
+#include <iostream>
+#include <iterator>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
-#include "experiments/record/whole_file.h"
 #include "experiments/spec/known_names.h"
-#include "planning/scale/what_if.h"
+#include "planning/scale/rounds.h"
 
 namespace longhaul {
 namespace {
 
-struct ScaleOptions {
-  std::string spec;
-  std::vector<std::string> set, sweep;
-  int64_t seeds = 1;
-  std::string csv, svg;
-  bool json = false;
-};
+using nlohmann::ordered_json;
 
-constexpr int64_t kMostSeeds = 1000;
-
-std::string HeadText(const scale::ScaleSpec& spec, int64_t seeds) {
-  const RunSpec& run = spec.run;
-  return fmt::format(
-      "simulated time: S = {}, G = {}, {} steps in rounds of {}, {}; {} to {} Mbit/s inside, {} "
-      "between; "
-      "{} seed{}\nNothing is trained: step times are P2's of [compute], links as named, "
-      "without random loss.\n",
-      run.schedule.stages, run.outer.groups, Steps(run),
-      std::max<int64_t>(1, run.outer.inner_steps), run.schedule.kind, run.net.profile,
-      spec.inside.rate_bit_per_s / 1e6, spec.between.rate_bit_per_s / 1e6, seeds,
-      seeds == 1 ? "" : "s");
+ordered_json SeedOf(const scale::ScaleResult& r, bool rounds) {
+  ordered_json out = {{"seed", r.seed},
+                      {"rounds", r.rounds},
+                      {"faults", r.faults},
+                      {"seconds", r.seconds},
+                      {"round_mean_s", r.round_mean_s},
+                      {"round_p50_s", r.round_p50_s},
+                      {"round_p95_s", r.round_p95_s},
+                      {"round_max_s", r.round_max_s},
+                      {"tokens_counted", r.tokens_counted},
+                      {"tokens_lost", r.tokens_lost},
+                      {"goodput_tokens_per_s", r.goodput()},
+                      {"utilisation", r.utilisation},
+                      {"exchange_s", r.exchange_s},
+                      {"ended_early", r.ended_early}};
+  if (rounds) out["by_round"] = ordered_json::array();
+  for (const scale::RoundResult& round : rounds ? r.by_round : std::vector<scale::RoundResult>()) {
+    out["by_round"].push_back({{"end_s", round.end_s}, {"members", round.members}});
+  }
+  return out;
 }
 
-absl::Status RunScale(const ScaleOptions& options) {
-  std::vector<scale::Axis> axes;
-  for (const std::string& text : options.sweep) {
-    const absl::StatusOr<scale::Axis> axis = scale::ParseAxis(text);
-    if (!axis.ok()) return axis.status();
-    axes.push_back(*axis);
+absl::StatusOr<ordered_json> PointOf(TomlValue root, const ordered_json& sets, int64_t seeds, bool rounds) {
+  for (const std::string set : sets) {
+    if (absl::Status status = SetByPath(root, set); !status.ok()) return status;
   }
-  const absl::StatusOr<TomlValue> root = ReadTomlFile(options.spec, options.set);
-  if (!root.ok()) return root.status();
-  std::vector<scale::Point> points;
-  const absl::Status status =
-      scale::RunWhatIf(*root, axes, options.seeds, CatalogNames(),
-                       [&](const scale::Point& point) { points.push_back(point); });
-  if (!status.ok()) return status;
-  if (!options.csv.empty()) {
-    const absl::Status written = WriteWholeFile(options.csv, scale::WhatIfCsv(axes, points));
-    if (!written.ok()) return written;
+  const absl::StatusOr<scale::ScaleSpec> spec = scale::ReadScaleSpec(std::move(root), CatalogNames());
+  if (!spec.ok()) return spec.status();
+  absl::StatusOr<scale::GroupPace> pace = scale::GroupPace::Of(*spec);
+  if (!pace.ok()) return pace.status();
+  const RunSpec& run = spec->run;
+  ordered_json point = {{"stages", run.schedule.stages},
+                        {"groups", run.outer.groups},
+                        {"steps", Steps(run)},
+                        {"inner_steps", run.outer.inner_steps},
+                        {"schedule", run.schedule.kind},
+                        {"profile", run.net.profile},
+                        {"inside_bit_per_s", spec->inside.rate_bit_per_s},
+                        {"between_bit_per_s", spec->between.rate_bit_per_s},
+                        {"step_s", pace->step_s()},
+                        {"ideal_tokens_per_s", scale::IdealGoodput(*spec, *pace)},
+                        {"seeds", ordered_json::array()}};
+  for (int64_t i = 0; i < seeds; ++i) {
+    const scale::ScaleResult result = scale::SimulateRounds(*spec, *pace, static_cast<uint64_t>(run.seed + i));
+    point["seeds"].push_back(SeedOf(result, rounds && i == 0));
   }
-  if (!options.svg.empty()) {
-    const absl::StatusOr<std::string> svg = scale::WhatIfSvg(axes, points);
-    if (!svg.ok()) return svg.status();
-    if (const absl::Status s = WriteWholeFile(options.svg, *svg); !s.ok()) return s;
-  }
-  if (options.json) {
-    fmt::print("{}", scale::WhatIfJson(axes, points));
-  } else {
-    fmt::print("{}{}", HeadText(points.front().spec, options.seeds),
-               scale::WhatIfText(axes, points));
+  return point;
+}
+
+absl::Status AnswerScale() {
+  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  try {
+    const ordered_json request = ordered_json::parse(text);
+    const absl::StatusOr<TomlValue> root =
+        ReadTomlFile(request.at("spec").get<std::string>(), request.at("sets").get<std::vector<std::string>>());
+    if (!root.ok()) return root.status();
+    const ordered_json& points = request.at("points");
+    for (const ordered_json& sets : points) {
+      const auto point = PointOf(*root, sets, request.at("seeds").get<int64_t>(), points.size() == 1);
+      if (!point.ok()) return point.status();
+      fmt::print("{}\n", point->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return absl::InvalidArgumentError(fmt::format("_scale: {}", error.what()));
   }
   return absl::OkStatus();
 }
@@ -68,22 +88,8 @@ absl::Status RunScale(const ScaleOptions& options) {
 }  // namespace
 
 void AddScaleCommand(CLI::App& app, int* exit_status) {
-  auto options = std::make_shared<ScaleOptions>();
-  CLI::App* command = app.add_subcommand(
-      "scale", "a run in simulated time: many groups, faults, what-ifs; nothing is trained");
-  command->add_option("spec", options->spec, "run spec with [compute] (docs/scale.md)")->required();
-  command->add_option("--set", options->set, "override a key: outer.groups=1000")->take_all();
-  command
-      ->add_option("--sweep", options->sweep,
-                   "a key and its values in turn: scale.mtbf_h=6,24,96; several: their product")
-      ->take_all();
-  command->add_option("--seeds", options->seeds, "seeds of the faults, from the spec's own on")
-      ->check(CLI::Range(int64_t{1}, kMostSeeds));
-  command->add_option("--csv", options->csv, "write every point and seed into this file");
-  command->add_option("--svg", options->svg,
-                      "draw goodput over the first --sweep, a line for each value of the others");
-  command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->callback(Calling(RunScale, options, exit_status));
+  CLI::App* command = app.add_subcommand("_scale", "")->group("");
+  command->callback([exit_status] { *exit_status = Fail(AnswerScale()); });
 }
 
 }  // namespace longhaul

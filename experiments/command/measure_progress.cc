@@ -10,8 +10,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/report/listing.h"
-#include "experiments/report/result_json.h"
 #include "experiments/run/branches.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/machine_limits.h"

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/estimates/table.h"
+#include "experiments/record/record.h"
 
 namespace longhaul {
 
@@ -16,6 +17,9 @@ std::string Typed(const std::string& word);
 
 // "record: FILE   report: longhaul report FOLDER\n".
 std::string RecordLine(const std::string& folder);
+
+// The document that --json prints where nothing had been recorded yet: schema and error alone.
+std::string ErrorJson(const std::string& schema, const absl::Status& error);
 
 struct OutputOptions {
   bool json = false;   // one JSON document on stdout and nothing else there
@@ -52,5 +56,10 @@ class CommandOutput {
   std::FILE* progress_;
   bool documented_ = false;
 };
+
+// What the record says at the end of a command, by Python: `what` of python/longhaul/commands/show.py, `id` the run or the
+// experiment, `outcome` how it ended. The document with --json.
+absl::Status ShowFromRecord(CommandOutput& out, const std::string& what, const Record& record, int64_t id,
+                            const absl::Status& outcome);
 
 }  // namespace longhaul

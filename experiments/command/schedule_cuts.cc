@@ -13,7 +13,6 @@
 #include "absl/strings/str_replace.h"
 #include "experiments/command/command.h"
 #include "experiments/command/schedule_best.h"
-#include "experiments/estimates/interval.h"
 #include "experiments/estimates/table.h"
 #include "experiments/record/record.h"
 #include "experiments/record/whole_file.h"
@@ -194,7 +193,10 @@ absl::StatusOr<BlockSeconds> MeasuredBlockSeconds(const std::string& results, in
   for (auto& [stage, seconds] : by_stage) {
     const int64_t blocks =
         begins[static_cast<size_t>(stage) + 1] - begins[static_cast<size_t>(stage)];
-    const double own = Median(std::move(seconds)) / static_cast<double>(blocks);
+    std::sort(seconds.begin(), seconds.end());
+    const size_t half = seconds.size() / 2;
+    const double median = seconds.size() % 2 == 1 ? seconds[half] : (seconds[half - 1] + seconds[half]) / 2;
+    const double own = median / static_cast<double>(blocks);
     if (!(own > 0)) return refuse(fmt::format("stage {} took no time", stage));
     measured.blocks_of_stage = std::max(measured.blocks_of_stage, blocks);
     measured.seconds.insert(measured.seconds.end(), static_cast<size_t>(blocks), own);

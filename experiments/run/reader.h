@@ -15,9 +15,15 @@ struct ReaderVerb {
   const char* description;
 };
 inline constexpr ReaderVerb kReaderVerbs[] = {
+    {"compare", "are two runs of one record bit-identical? Exit status 1 when they are not"},
     {"export", "the record for other tools; reads only, and sends nothing anywhere"},
     {"follow", "logs a record's series while runs write it: TensorBoard, Trackio, Weights & Biases"},
     {"import", "models and data that exist, for specs; fetches nothing (docs/import.md)"},
+    {"list", "runs and campaigns of a record, their state and numbers"},
+    {"plan", "which schedule, codec, H, outer step and placement reaches a loss first"},
+    {"report", "a self-contained HTML page with figures, CSV beside it; reads only the record"},
+    {"scale", "a run in simulated time: many groups, faults, what-ifs; nothing is trained"},
+    {"simulate", "the planning model: what compute a network of nodes delivers"},
 };
 bool IsReaderVerb(std::string_view word);
 

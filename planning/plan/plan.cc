@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/simulated_clock.h"
 #include "experiments/train/traffic.h"
-#include "netem/topology/text_file.h"
 #include "planning/plan/link_matrix.h"
 #include "pp_group/outer/outer_rules.h"
 
@@ -121,7 +119,8 @@ absl::Status Place(const Topology& links, PlanRow& row) {
   return placement.status();
 }
 
-// Bytes of a micro-batch there and back over a boundary; nullopt: no such codecs.
+}  // namespace
+
 std::optional<BothWays> PairBytes(const RunSpec& spec, const std::string& pair) {
   const std::vector<std::string> both = absl::StrSplit(pair, " / ");
   const Shape shape = BoundaryShape(spec);
@@ -142,151 +141,8 @@ double Parameters(const RunSpec& spec) {
   return sum;
 }
 
-// eta of the groups' meetings; why it is not known.
-std::string AddOuter(const Quality& quality, const Candidate& c, std::vector<EtaFactor>& factors) {
-  if (c.outer_codec.empty()) return "";
-  const RunSpec::Outer& outer = c.spec.outer;
-  const bool gradients = ExchangesGradients(outer.algorithm);
-  // Synchronous data parallel over the same global batch is what the campaigns compare with.
-  if (outer.algorithm == "dp" && c.outer_codec == "none") return "";
-  const bool diloco = outer.algorithm == "diloco";
-  const auto rounds = diloco ? quality.Rounds(outer.groups, outer.inner_steps) : std::nullopt;
-  const auto codec = diloco ? quality.OuterCodec(c.outer_codec) : std::nullopt;
-  if (rounds && codec) {
-    factors.push_back(*rounds);
-    factors.push_back(*codec);
-    return "";
-  }
-  if (const auto whole = quality.Outer(outer.algorithm, c.outer_codec, outer.groups,
-                                       gradients ? 1 : outer.inner_steps)) {
-    factors.push_back(*whole);
-    return "";
-  }
-  if (!diloco) {
-    return fmt::format("no calibration measures '{}' with {}", outer.algorithm, c.outer_codec);
-  }
-  return rounds ? fmt::format("no calibration measures outer codec '{}'", c.outer_codec)
-                : fmt::format("no calibration has a cell of {} group(s)", outer.groups);
-}
-
-void Judge(const Quality& quality, const LnFactor& tokens, PlanRow& row) {
-  const RunSpec& spec = row.choice.spec;
-  const double a_step = static_cast<double>(TokensPerStep(spec));
-  const double ln_s_a_token = std::log(row.placement.seconds / a_step);
-  row.reference_s = std::exp(tokens.value + ln_s_a_token);
-  const auto act =
-      quality.Activations(row.choice.codec, spec.stages(),
-                          [&spec](const std::string& pair) { return PairBytes(spec, pair); });
-  if (!act) {
-    row.unknown =
-        fmt::format("no calibration measures '{}', or one of fewer bytes", row.choice.codec);
-    return;
-  }
-  row.factors.push_back(*act);
-  row.unknown = AddOuter(quality, row.choice, row.factors);
-  std::erase_if(row.factors, [](const EtaFactor& f) {
-    return f.ln.value == 0 && f.ln.low == 0 && f.ln.high == 0;
-  });
-  for (const EtaFactor& f : row.factors) {
-    row.beyond.insert(row.beyond.end(), f.beyond.begin(), f.beyond.end());
-  }
-  if (const auto size = quality.Size(Parameters(spec), row.factors)) row.beyond.push_back(*size);
-  if (!row.unknown.empty()) return;
-  double ln_eta = 0, earlier = std::pow(tokens.value - tokens.low, 2),
-         later = std::pow(tokens.high - tokens.value, 2);
-  for (const EtaFactor& f : row.factors) {
-    ln_eta += f.ln.value;
-    earlier += std::pow(f.ln.high - f.ln.value, 2);
-    later += std::pow(f.ln.value - f.ln.low, 2);
-  }
-  row.ln_time.value = tokens.value + ln_s_a_token - ln_eta;
-  row.ln_time.low = row.ln_time.value - std::sqrt(earlier);
-  row.ln_time.high = row.ln_time.value + std::sqrt(later);
-}
-
-// What a factor adds to the half-widths of ln(T2 / T1).
-struct Term {
-  std::string name;
-  int row;
-  double down, up;
-};
-
-Verdict Compare(const PlanRow& first, const PlanRow& second) {
-  std::vector<Term> terms;
-  const auto own = [](const PlanRow& row, const PlanRow& other, auto add) {
-    for (const EtaFactor& f : row.factors) {
-      const bool shared = std::any_of(other.factors.begin(), other.factors.end(),
-                                      [&](const EtaFactor& o) { return o.name == f.name; });
-      if (!shared) add(f);
-    }
-  };
-  own(first, second, [&](const EtaFactor& f) {
-    terms.push_back({f.name, 0, f.ln.value - f.ln.low, f.ln.high - f.ln.value});
-  });
-  own(second, first, [&](const EtaFactor& f) {
-    terms.push_back({f.name, 1, f.ln.high - f.ln.value, f.ln.value - f.ln.low});
-  });
-  terms.push_back({kClockName, 0, kClockError, kClockError});
-  Verdict out;
-  double down = 0, up = 0;
-  for (const Term& t : terms) {
-    down += t.down * t.down;
-    up += t.up * t.up;
-  }
-  out.ln_ratio.value = second.ln_time.value - first.ln_time.value;
-  out.ln_ratio.low = out.ln_ratio.value - std::sqrt(down);
-  out.ln_ratio.high = out.ln_ratio.value + std::sqrt(up);
-  out.first_wins = out.ln_ratio.low > 0;
-  for (const Term& t : terms) out.shares.push_back({t.name, t.down * t.down / down, t.row});
-  std::stable_sort(out.shares.begin(), out.shares.end(),
-                   [](const auto& a, const auto& b) { return a.share > b.share; });
-  return out;
-}
-
-absl::StatusOr<Quality> ReadQuality(const PlanSpec& spec) {
-  std::vector<simulator::Calibration> calibrations;
-  std::map<std::string, std::string> files;  // by their text
-  for (const std::string& file : spec.calibrations) {
-    const auto text = ReadTextFile(file);
-    if (!text.ok()) return text.status();
-    if (const auto [same, fresh] = files.try_emplace(*text, file); !fresh) {
-      return absl::InvalidArgumentError(fmt::format(
-          "plan.calibration: {} and {} hold the same data; name each once", same->second, file));
-    }
-    auto calibration = simulator::ReadCalibration(file);
-    if (!calibration.ok()) return calibration.status();
-    calibrations.push_back(*std::move(calibration));
-  }
-  return Quality(std::move(calibrations));
-}
-
-void Sort(std::vector<PlanRow>& rows) {
-  std::stable_sort(rows.begin(), rows.end(), [](const PlanRow& a, const PlanRow& b) {
-    const auto key = [](const PlanRow& r) {  // equal times differ in their last bits
-      const double s = r.unknown.empty() ? std::exp(r.ln_time.value) : r.reference_s;
-      return std::tuple(!r.within, !r.unknown.empty(), std::llround(s * 1e3), r.worker_bytes);
-    };
-    return key(a) < key(b);
-  });
-}
-
-}  // namespace
-
-absl::StatusOr<Plan> MakePlan(const PlanSpec& spec, const SpecNames& names,
-                              const WorkerBytes& worker_bytes) {
-  Plan plan{.spec = spec,
-            .links = {},
-            .ln_reference_tokens = {},
-            .rows = {},
-            .left_out = {},
-            .verdict = {}};
-  const absl::StatusOr<Quality> quality = ReadQuality(spec);
-  if (!quality.ok()) return quality.status();
-  const absl::StatusOr<LossFile> losses = ReadLossFile(spec.curve);
-  if (!losses.ok()) return losses.status();
-  const absl::StatusOr<LnFactor> tokens = LnTokensToLoss(*losses, spec.target_loss_nat);
-  if (!tokens.ok()) return tokens.status();
-  plan.ln_reference_tokens = *tokens;
+absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names, const WorkerBytes& worker_bytes) {
+  Plan plan{.links = {}, .rows = {}, .left_out = {}};
   if (spec.run.workers() > kMostNodes) {
     return absl::InvalidArgumentError(
         fmt::format("{} workers: a plan places at most {}", spec.run.workers(), kMostNodes));
@@ -314,13 +170,7 @@ absl::StatusOr<Plan> MakePlan(const PlanSpec& spec, const SpecNames& names,
   }
   for (PlanRow& row : plan.rows) {
     if (absl::Status s = Place(plan.links, row); !s.ok()) return s;
-    Judge(*quality, plan.ln_reference_tokens, row);
   }
-  Sort(plan.rows);
-  const auto ranked = [&plan](size_t i) {
-    return i < plan.rows.size() && plan.rows[i].within && plan.rows[i].unknown.empty();
-  };
-  if (ranked(0) && ranked(1)) plan.verdict = Compare(plan.rows[0], plan.rows[1]);
   return plan;
 }
 
@@ -354,6 +204,17 @@ RunSpec TimedRun(const PlanRow& row, const std::string& links) {
   spec.train.steps = 3 * TimedSteps(spec);
   spec.train.warmup_steps = 1;
   return spec;
+}
+
+RunSpec ReferenceOf(const RunSpec& run) {
+  RunSpec base = run;
+  base.train.batch_rows = run.train.batch_rows * run.outer.groups;
+  base.schedule = {.kind = "1f1b", .stages = 1};
+  base.boundary = {.forward = "none", .backward = "none"};
+  base.outer = {};
+  base.compute.reset();
+  base.net = {.transport = "loopback", .profile = ""};
+  return base;
 }
 
 }  // namespace longhaul::plan

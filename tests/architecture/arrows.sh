@@ -17,6 +17,19 @@ deny plugin/swarm 'plugin/backend|torch|ATen|c10'
 deny pp_group 'netem|plugin|experiments|planning|tests'
 deny experiments 'tests'
 deny planning 'tests'
+# Inside python/longhaul: record <- analysis <- report, and analysis <- planning, pricing; commands see all of them.
+unlike() {
+  local room=$1 forbidden=$2
+  if grep -rnE "^ *(from|import) longhaul\.($forbidden)( |\.|$)" "python/longhaul/$room"; then
+    echo "^ python/longhaul/$room may not import $forbidden"
+    bad=1
+  fi
+}
+unlike tables.py '.*'
+unlike record 'analysis|report|planning|pricing|commands'
+unlike analysis 'report|planning|pricing|commands'
+unlike report 'pricing'
+unlike planning 'pricing'
 # Inside compressors: numbers <- kernels, frame <- states <- families <- wrappers <- root <- cuda; the words of all of
 # them, tensor.h, isa.h and (not for kernels, which stay free of Abseil) codec.h, stand at the root.
 above() {
@@ -46,28 +59,26 @@ deny netem/queues 'netem/(emulators|kernel|machine|nodes|probes|lab|lab_control)
 deny netem/emulators 'netem/(machine|probes|lab|lab_control)'
 deny netem/probes 'netem/(lab|lab_control)'
 deny netem/lab 'netem/lab_control'
-# Inside experiments: record <- spec <- estimates <- report, and record, spec <- train <- run.
-deny experiments/record 'experiments/(spec|estimates|report|train|run|command)|planning'
-deny experiments/spec 'experiments/(estimates|report|train|run|command)|planning'
-deny experiments/estimates 'experiments/(report|train|run|command)|planning'
-deny experiments/report 'experiments/(train|run|command)'
-deny experiments/trace 'experiments/(record|spec|estimates|report|train|elastic|run|command)|planning|torch|ATen|c10'
-deny planning/simulator 'experiments/(record|report|train|elastic|run|command)'
-deny planning/scale 'experiments/(report|elastic|run|command)|torch|ATen|c10'
-deny planning/plan 'experiments/(report|elastic|run|command)|planning/scale|torch|ATen|c10'
-deny experiments/train 'experiments/(estimates|launch|report|run|command)|planning'
-deny experiments/elastic 'experiments/(estimates|report|run|command)'
-deny experiments/run 'experiments/(estimates|report|command)|planning'
-deny experiments/price 'planning|experiments/(estimates|report|command)'
-for room in record spec estimates report train elastic run; do
+# Inside experiments: record <- spec <- estimates, and record, spec <- train <- run.
+deny experiments/record 'experiments/(spec|estimates|train|run|command)|planning'
+deny experiments/spec 'experiments/(estimates|train|run|command)|planning'
+deny experiments/estimates 'experiments/(train|run|command)|planning'
+deny experiments/trace 'experiments/(record|spec|estimates|train|elastic|run|command)|planning|torch|ATen|c10'
+deny planning/scale 'experiments/(elastic|run|command)|torch|ATen|c10'
+deny planning/plan 'experiments/(elastic|run|command)|planning/scale|torch|ATen|c10'
+deny experiments/train 'experiments/(estimates|launch|run|command)|planning'
+deny experiments/elastic 'experiments/(estimates|run|command)'
+deny experiments/run 'experiments/(estimates|command)|planning'
+deny experiments/price 'planning|experiments/(estimates|command)'
+for room in record spec estimates train elastic run; do
   deny "experiments/$room" 'experiments/price'
 done
 deny planning 'experiments/price'
 # What runs a campaign's [program] reads its spec, and tells what a worker of ours tells.
 for file in experiments/launch/*; do
   case $file in
-    */program_*) deny "$file" 'experiments/(report|elastic|price|command)|planning' ;;
-    *) deny "$file" 'experiments/(spec|report|train|elastic|price|command)|planning' ;;
+    */program_*) deny "$file" 'experiments/(elastic|price|command)|planning' ;;
+    *) deny "$file" 'experiments/(spec|train|elastic|price|command)|planning' ;;
   esac
 done
 # Inside pp_group: the seam (a stage, what it is told) <- engines <- models/model.cc, the one place that chooses. Models

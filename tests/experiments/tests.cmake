@@ -1,5 +1,3 @@
-longhaul_test_library(experiments_testing LIBS longhaul::experiments_data
-  SRCS experiments/record/synthetic_record.cc)
 longhaul_test(experiments/spec/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/spec_bounds_test.cc experiments/spec/spec_defaults_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
@@ -14,48 +12,16 @@ longhaul_test(experiments/record/whole_file_test.cc LIBS longhaul::whole_file LA
 longhaul_test(experiments/record/record_test.cc experiments/record/record_upgrade_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/estimator_tables_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/thresholds_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/depth_models_test.cc experiments/estimates/dose_response_test.cc
-  LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/estimators_scipy_test.cc
-  LIBS longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
-target_compile_definitions(experiments_estimates_estimators_scipy_test PRIVATE
-  LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
-  LONGHAUL_EXPORT_PYTHON="${PROJECT_SOURCE_DIR}/.venv-export/bin/python"
-  LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/estimates/estimators_scipy.py")
 longhaul_test(experiments/estimates/step_time_test.cc experiments/estimates/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 target_compile_definitions(experiments_estimates_step_time_test PRIVATE
   LONGHAUL_TEST_LOSSY="${CMAKE_CURRENT_SOURCE_DIR}/experiments/virtual/lossy.toml")
-longhaul_test(experiments/estimates/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/median_interval_test.cc experiments/estimates/step_time_text_test.cc
-  LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/fault_script_test.cc experiments/spec/group_course_test.cc
   LIBS longhaul::experiments_data longhaul::pp_schedule LABELS cpu)
-longhaul_test(experiments/spec/compute_table_test.cc experiments/estimates/timing_findings_test.cc
+longhaul_test(experiments/spec/compute_table_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/campaign_analysis_test.cc experiments/estimates/campaign_forecast_test.cc
-  experiments/estimates/campaign_summary_test.cc
-  experiments/estimates/campaign_verdicts_test.cc
-  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/estimates/reference_curve_test.cc LIBS experiments_testing LABELS cpu)
-longhaul_test(experiments/estimates/comparability_test.cc
-  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/estimates/diloco_findings_test.cc experiments/estimates/contrast_findings_test.cc experiments/estimates/outer_forms_test.cc
-  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/estimates/campaign_findings_test.cc
-  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/report/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
-target_compile_definitions(experiments_report_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
 if(LONGHAUL_TORCH)
-  add_test(NAME experiments_plots_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/plots_test.py
-    ${PROJECT_SOURCE_DIR}/experiments/report/plots)
-  set_tests_properties(experiments_plots_test PROPERTIES LABELS cpu SKIP_RETURN_CODE 77)
   add_test(NAME experiments_outer_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/outer_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/outer
     $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR}/experiments/specs/outer.toml)
@@ -75,8 +41,6 @@ if(LONGHAUL_TORCH)
     experiments_result_pages_test experiments_published_losses_test PROPERTIES LABELS cpu)
   set_tests_properties(experiments_published_page_test PROPERTIES LABELS cpu TIMEOUT 1200)
 endif()
-longhaul_test(experiments/report/listing_test.cc experiments/report/report_curves_test.cc experiments/report/report_compare_test.cc
-  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
   longhaul_test(experiments/train/traffic_test.cc experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
@@ -124,6 +88,3 @@ endif()
 longhaul_fuzzer(experiments/spec/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
 longhaul_fuzzer(experiments/train/safetensors_fuzz.cc SRCS experiments/train/safetensors.cc
   LIBS longhaul::whole_file fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
-longhaul_test(experiments/report/tables_test.cc experiments/report/golden_text.cc LIBS experiments_testing LABELS cpu)
-target_compile_definitions(experiments_report_tables_test PRIVATE
-  LONGHAUL_GOLDEN_TABLES="${CMAKE_CURRENT_SOURCE_DIR}/golden/tables")

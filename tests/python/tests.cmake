@@ -9,5 +9,20 @@ function(longhaul_unittest area)
   set_tests_properties(python_${area}_test PROPERTIES LABELS python TIMEOUT 600 ENVIRONMENT
     "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache;OMP_NUM_THREADS=1;LONGHAUL_BINARY=$<TARGET_FILE:longhaul>;LONGHAUL_EXPORT_PYTHON=${export_python}")
 endfunction()
+longhaul_unittest(planning)
+longhaul_unittest(record)
+longhaul_unittest(report)
+longhaul_unittest(analysis)
 longhaul_unittest(pricing)
 longhaul_unittest(api)
+
+# What the reading commands print, held to what they printed before: an entry for each family of tests/approval.
+function(longhaul_approval family)
+  add_test(NAME approval_${family}
+    COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/approval/approval.py $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR} ${family})
+  set_tests_properties(approval_${family} PROPERTIES LABELS python TIMEOUT 900)
+endfunction()
+longhaul_approval(measure)
+longhaul_approval(plan)
+longhaul_approval(scale)
+longhaul_approval(simulate)

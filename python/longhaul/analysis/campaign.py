@@ -1,12 +1,11 @@
 """What a campaign's record says, from the record alone: arms, families of arms, what repeats its reference."""
 
 import math
-import tomllib
 from dataclasses import dataclass, field
 
 from longhaul.analysis import NotEstimated, efficiency, findings
 from longhaul.analysis.changes import (SpecChange, changes_beside_codecs, changes_text, compressed_crossings,
-                                       spec_changes)
+                                       number_of, spec_changes, spec_of)
 from longhaul.analysis.curve import ReferenceCurve, fit_reference
 from longhaul.analysis.depth import HELD_OUT_STAGES, DepthComparison
 from longhaul.analysis.efficiency import Efficiency, JointEstimate
@@ -14,6 +13,7 @@ from longhaul.analysis.interval import detectable_effect
 from longhaul.record import Crossing, Evaluation, Experiment, Record, Run, Step
 from longhaul.record.contents import mixed_contents
 from longhaul.record.rows import PROGRAM, RESTORED_STEP
+from longhaul.record.specs import tree
 from longhaul.tables import Measured, with_interval
 
 D0_REFERENCE = "reference@1"
@@ -309,10 +309,9 @@ def analyse(record: Record, experiment: Experiment) -> CampaignAnalysis:
             arm.note = a.curve_note
         return a
     a.parameters = _parameters(a.arms[0].first)
-    try:
-        plan = tomllib.loads(experiment.plan_text)
-    except ValueError as error:  # without the plan nobody knows what an arm is to be compared with
-        a.curve_note = f"the recorded plan cannot be read: plan: {error}"
+    plan = tree(experiment.plan_text)
+    if plan is None:  # nobody knows what an arm is to be compared with
+        a.curve_note = "the recorded plan cannot be read"
         return a
     _pair_arms(a, plan)
     _compare_builds(a)
@@ -359,21 +358,6 @@ def _collect_arms(record, runs):
         elif outcome.ended or not arm.outcomes[at].ended:
             arm.outcomes[at] = outcome
     return list(arms.values())
-
-
-def number_of(spec: dict, path: str, kind: type = int):
-    """What a spec says under "model.width" where it is of this kind; None: nothing."""
-    for key in path.split("."):
-        spec = spec.get(key) if isinstance(spec, dict) else None
-    return spec if type(spec) is kind else None
-
-
-def spec_of(run: Run) -> dict:
-    """The resolved spec; empty where it cannot be read."""
-    try:
-        return tomllib.loads(run.spec_toml)
-    except ValueError:
-        return {}
 
 
 def _parameters(run):

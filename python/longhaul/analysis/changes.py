@@ -1,6 +1,9 @@
-"""In what two resolved specs differ, and what of it a loss can be booked on."""
+"""Resolved specs of the record: what they say, in what two differ, and what of it a loss can be booked on."""
 
 from dataclasses import dataclass
+
+from longhaul.record import Run
+from longhaul.record.specs import tree, value
 
 _BOOKED = {"schedule.stages", "schedule.cuts", "boundary.forward", "boundary.backward", "boundary.mask_gradients",
            "boundary.warmup_steps"}
@@ -31,16 +34,16 @@ def _keys(toml):
         elif line.startswith("["):
             table = line[1:].partition("]")[0] + "."
         elif " = " in line:
-            key, _, value = line.partition(" = ")
-            keys.setdefault(table + key, value)
+            key, _, said = line.partition(" = ")
+            keys.setdefault(table + key, said)
     return keys
 
 
 def spec_changes(before: str, after: str) -> list[SpecChange]:
     """Keys that differ, in the order of the specs. `seed` is never one: arms are paired by it."""
     was, now = _keys(before), _keys(after)
-    found = [SpecChange(key, value, now.get(key, "-")) for key, value in was.items() if now.get(key, "-") != value]
-    found += [SpecChange(key, "-", value) for key, value in now.items() if key not in was]
+    found = [SpecChange(key, said, now.get(key, "-")) for key, said in was.items() if now.get(key, "-") != said]
+    found += [SpecChange(key, "-", said) for key, said in now.items() if key not in was]
     return [change for change in found if change.key != "seed"]
 
 
@@ -63,3 +66,14 @@ def compressed_crossings(stages: int, forward: str, backward: str) -> int:
             return 0
         return 1 + codecs.count(",") + codecs.count(";") if " at " in codecs else stages - 1
     return of(forward) + of(backward)
+
+
+def spec_of(run: Run) -> dict:
+    """The resolved spec; empty where it cannot be read."""
+    return tree(run.spec_toml) or {}
+
+
+def number_of(spec: dict, path: str, kind: type = int):
+    """What a spec says under "model.width" where it is of this kind; None: nothing."""
+    found = value(spec, path)
+    return found if type(found) is kind else None

@@ -115,7 +115,7 @@ def _order_statistics(x):
     if n > 1000:
         k = int(0.5 * n - 0.98 * math.sqrt(n))
     else:
-        while 2 * _special().bdtr(k, n, 0.5) <= 1 - 0.95:
+        while 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n <= 1 - 0.95:
             k += 1
     ordered = sorted(x)
     return Interval(ordered[k - 1], ordered[n - k], 0.95, "order statistics") if k else None

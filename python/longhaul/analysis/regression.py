@@ -21,6 +21,7 @@ class SeedRegression:
         return around(float(self.theta[p]), self.influence[p], level)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a step too far, which is halved
 def fit_over_seeds(y, model, start, seed_effects: bool = True) -> SeedRegression:
     """Gauss and Newton from `start`, a step halved until it does not raise the squares.
 

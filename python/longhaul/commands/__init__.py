@@ -12,6 +12,7 @@ Adding a verb: its module here, its line in VERBS and its line in experiments/ru
 import argparse
 import difflib
 import importlib
+import json
 import os
 import re
 import signal
@@ -22,12 +23,18 @@ from longhaul.refusal import Refused
 
 # Verb: its module here. A name that starts with "_" is for the engine alone, and no help shows it.
 VERBS = {
+    "_measure": "measuring",
+    "_price": "pricing",
+    "_show": "show",
     "compare": "compare",
     "export": "export",
     "follow": "following",
     "import": "importing",
-    "_price": "pricing",
     "list": "list",
+    "plan": "plan",
+    "report": "report",
+    "scale": "scale",
+    "simulate": "simulate",
 }
 
 
@@ -40,7 +47,8 @@ class Parser(argparse.ArgumentParser):
                          formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message):
-        message = re.sub(r"\s+", " ", message)
+        message = re.sub(r"\s+", " ", message).removeprefix("argument ")
+        message = re.sub(r"the following arguments are required: (\S+?)(?:,.*)?$", r"\1 is required", message)
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown and unknown[1].startswith("-"):
             name = unknown[1].split("=")[0][:64]
@@ -60,6 +68,21 @@ def module_of(verb):
 def engine(*words, **more):
     """Runs the engine's verb `words`; its output is ours. Returns its exit status."""
     return subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), *map(str, words)], check=False, **more).returncode
+
+
+def engine_lines(verb, request):
+    """The lines of the engine's answer to a request, each JSON as the request is; its refusal is ours."""
+    done = subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), verb], input=json.dumps(request),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        line = (done.stderr.strip().splitlines() or [f"{verb} ended with {done.returncode}"])[-1]
+        raise Refused(line.removeprefix("longhaul: "))
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def ask_engine(verb, request):
+    """Its answer of one line."""
+    return engine_lines(verb, request)[0]
 
 
 def _checked(run, options):

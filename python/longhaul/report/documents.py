@@ -5,11 +5,15 @@
 
 import dataclasses
 
-from longhaul.record import CodecSwitch, Crossing, Evaluation, Experiment, Link, Record
+from longhaul.analysis.advice import data_advice
+from longhaul.record import CodecSwitch, Crossing, Evaluation, Link, Record
 from longhaul.record import rows
 from longhaul.record.contents import read_contents
 from longhaul.refusal import Refused
 from longhaul.report.listing import ListedExperiment, ListedRecord, ListedRun, launched, list_experiment
+from longhaul.report.step_time import judged, step_times
+from longhaul.report.timing import TimingFindings, timing_table
+from longhaul.tables import json_rows, measured_json
 
 _CROSSING = ("src_rank", "dst_rank", "direction", "codec", "tensors", "elements", "payload_bytes", "message_bytes",
              "predicted_wire_bytes", "kernel_tx_bytes", "kernel_rx_bytes", "nmse_mean", "nmse_max")
@@ -61,3 +65,69 @@ def list_document(records: list[ListedRecord]) -> dict:
     return {"schema": "longhaul.list/1",
             "records": [{"folder": record.folder, "error": record.error or None,
                          "experiments": [_experiment(e) for e in record.experiments]} for record in records]}
+
+
+def _crossing(c: Crossing):
+    return {key: getattr(c, key) for key in _CROSSING}
+
+
+def _link(link: Link):
+    return {**{key: getattr(link, key) for key in _LINK}, "why": link.why or None}
+
+
+def _switch(s: CodecSwitch):
+    return {"step": s.step, "group": s.group_index, "boundary": s.boundary, "direction": s.direction, "from": s.from_codec,
+            "to": s.to_codec, "cause": s.cause}
+
+
+def _step_time(record, run):
+    """What the run's figures are worth stands in "note"; None: too few steps, or a spec of another version."""
+    times = step_times(record, [run])
+    if not times or not times[0].measured_steps:
+        return None
+    t = times[0]
+    return {"steady_steps": t.measured_steps, "measured_s": measured_json(t.measured_s),
+            "compute_utilisation": measured_json(t.compute_utilisation), "p2_s": t.p2_s, "p1_s": t.p1_s, "p3_s": t.p3_s,
+            "ln_measured_over_p2": None if t.p2_s is None else measured_json(t.residual), "verdict": judged(t).text or None,
+            "outer_measured_s": t.outer_measured_s, "outer_predicted_s": t.outer_predicted_s, "note": t.note or None}
+
+
+def _found(record, number):
+    for row in record.experiments():
+        if row.id == number:
+            return list_experiment(record, row)
+    raise Refused(f"{record.folder} has no such experiment")
+
+
+def run_document(record: Record, number: int, error: str = "") -> dict:
+    """The run's row, its evaluations, step time, crossings and links. `error`: how it ended, where that was not well."""
+    try:
+        run = record.run(number)
+        experiment = _found(record, run.experiment_id)
+    except Refused as refused:
+        return error_document("longhaul.run/1", error or str(refused))
+    listed = next(one for one in experiment.runs if one.row.id == number)
+    return {**error_document("longhaul.run/1", error), "folder": record.folder, "experiment": experiment.row.id,
+            **_run(listed), "notes": data_advice([run]),
+            "evaluations": [dataclasses.asdict(e) for e in record.read(Evaluation, number)],
+            "step_time": _step_time(record, run), "crossings": list(map(_crossing, record.read(Crossing, number))),
+            "links": list(map(_link, record.read(Link, number))),
+            "codec_switches": list(map(_switch, record.read(CodecSwitch, number)))}
+
+
+def experiment_document(record: Record, number: int, error: str = "") -> dict:
+    """A campaign or a grid as `list` shows it, with its estimates."""
+    try:
+        listed = _found(record, number)
+    except Refused as refused:
+        return error_document("longhaul.measure/1", error or str(refused))
+    return {**error_document("longhaul.measure/1", error), "folder": record.folder, **_experiment(listed)}
+
+
+def campaign_document(record: Record, number: int, error: str = "") -> dict:
+    return {**experiment_document(record, number, error), "notes": data_advice(record.runs(number))}
+
+
+def timing_document(record: Record, number: int, findings: TimingFindings, error: str = "") -> dict:
+    """"timing" has a cell a row."""
+    return {**experiment_document(record, number, error), "timing": json_rows(timing_table(findings))}

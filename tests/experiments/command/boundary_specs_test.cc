@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "experiments/record/record.h"
-#include "experiments/report/report_sections.h"
 #include "experiments/spec/known_names.h"
 #include "tests/experiments/command/system_runs.h"
 
@@ -94,10 +93,6 @@ TEST(BoundaryWarmUp, IsTheRunWithoutCodecsUntilItEnds) {
   EXPECT_EQ(warm.switches[0].to_codec, "int4-b64-h64+ef");
   EXPECT_EQ(warm.switches[0].cause, "behind the warm-up of 10 steps");
   EXPECT_EQ(warm.switches[1].to_codec, "int8-b64");
-  const Record record = *Record::Open(scratch.path() + "/warm", Record::Mode::kRead);
-  ReportedExperiment reported;
-  reported.runs = {*record.Run(1)};
-  EXPECT_THAT(*SwitchesPart(record, reported), HasSubstr("behind the warm-up of 10 steps"));
 }
 
 // A kill in the middle: what is chosen, what it is chosen from and every bit are those of a whole run.

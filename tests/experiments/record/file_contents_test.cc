@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "compressors/numbers/sha256.h"
-#include "experiments/estimates/timing_findings.h"
 #include "experiments/record/record.h"
 #include "experiments/spec/spec_keys.h"
 #include "tests/experiments/spec/specs.h"
@@ -154,40 +153,6 @@ TEST_F(Plans, OfOtherFilesAreNotMerged) {
   EXPECT_THAT(std::string(into.TakeFrom(b).status().message()),
               AllOf(HasSubstr("aaaaaaaaaaaaaaaa there"), HasSubstr("bbbbbbbbbbbbbbbb here")));
   EXPECT_EQ(into.Runs(1)->size(), 1u);
-}
-
-TEST_F(Plans, RunsOfOtherFilesMakeNoFigure) {
-  Record record = Open("a");
-  const int64_t experiment = *record.BeginExperiment(
-      {.kind = ExperimentKind::kRun, .name = "grid", .plan_text = "[plan]\n"});
-  for (int64_t seed = 1; seed <= 18; ++seed) {
-    AddRun(record, experiment, seed, seed <= 11 ? kOne : kOther);
-  }
-  const std::string mixed =
-      "data.source (text:/a b.txt): SHA-256 aaaaaaaaaaaaaaaa in 11 runs, SHA-256 bbbbbbbbbbbbbbbb "
-      "in 7 runs";
-  EXPECT_EQ(MixedContents(*record.Runs(experiment)), mixed);
-  const auto timing = AnalyseTiming(record, experiment);
-  EXPECT_THAT(std::string(timing.status().message()), HasSubstr(mixed));
-}
-
-// Records of before there was a list have what workers told of tokens and weights.
-TEST(FileContents, OlderRunsAreToldApartByWhatTheirWorkersRead) {
-  RunRow a, b;
-  a.status = b.status = RunStatus::kOk;
-  a.spec_toml = b.spec_toml =
-      "\n[model]\ninit = \"/w.safetensors\"\n\n[data]\nsource = \"text:/a\"\n";
-  a.facts = {{"data_hash", kOne}, {"init_hash", kOne}};
-  b.facts = {{"data_hash", kOne}, {"init_hash", kOther}};
-  EXPECT_EQ(MixedContents(std::vector{a, b}),
-            "init_hash (\"/w.safetensors\"): SHA-256 aaaaaaaaaaaaaaaa in 1 run, SHA-256 "
-            "bbbbbbbbbbbbbbbb in 1 run");
-  b.facts["init_hash"] = kOne;
-  EXPECT_EQ(MixedContents(std::vector{a, b}), "");
-  b.facts["data_hash"] = kOther;
-  EXPECT_THAT(MixedContents(std::vector{a, b}), HasSubstr("data_hash (\"text:/a\")"));
-  b.spec_toml = "\n[data]\nsource = \"text:/b\"\n";  // another source, as its spec says
-  EXPECT_EQ(MixedContents(std::vector{a, b}), "");
 }
 
 }  // namespace

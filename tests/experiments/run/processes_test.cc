@@ -1,4 +1,4 @@
-// The pieces between the processes of a run: events, gates, comparison of runs.
+// The pieces between the processes of a run: events, gates.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,14 +7,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cmath>
 #include <thread>
 
-#include "experiments/run/compare_runs.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
 #include "tests/experiments/command/command_line.h"
-#include "tests/experiments/record/instant_step.h"
 
 namespace longhaul {
 namespace {
@@ -115,99 +112,6 @@ TEST(PhaseGates, AFailureOpensThemForGood) {
   gates.OpenAll();
   PassPhase(a, "ready");  // returns
   close(a);
-}
-
-class Comparison : public testing::Test {
- protected:
-  Comparison() : record_(*Record::Open(scratch_.path(), Record::Mode::kWrite)) {
-    experiment_ = *record_.BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
-  }
-  int64_t Run(double loss, uint64_t hash, uint64_t payload, double held_out = 2.25) {
-    RunRow row;
-    row.experiment_id = experiment_;
-    const int64_t run = *record_.BeginRun(row);
-    StepRow step = InstantStep(1, 1);
-    step.loss_nat = loss;
-    step.parameter_hash = hash;
-    EXPECT_TRUE(record_.AddSteps(run, std::span(&step, 1)).ok());
-    CrossingRow crossing{};
-    crossing.direction = Direction::kForward;
-    crossing.dst_rank = 1;
-    crossing.payload_hash = payload;
-    EXPECT_TRUE(record_.AddCrossings(run, std::span(&crossing, 1)).ok());
-    for (const EvalCodec codec : {EvalCodec::kOff, EvalCodec::kOn}) {
-      EXPECT_TRUE(record_
-                      .AddEvaluation(run, {.step = 1,
-                                           .codec = codec,
-                                           .loss_nat = codec == EvalCodec::kOn ? held_out : 2.0,
-                                           .standard_error_nat = 0.1,
-                                           .tokens = 8})
-                      .ok());
-    }
-    return run;
-  }
-  ScratchFolder scratch_;
-  Record record_;
-  int64_t experiment_;
-};
-
-TEST_F(Comparison, EqualRunsAreBitIdentical) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 9);
-  EXPECT_TRUE(CompareRuns(record_, a, b)->equal);
-}
-
-TEST_F(Comparison, OneBitOfLossIsADifference) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(std::nextafter(2.5, 3.0), 7, 9);
-  const auto comparison = CompareRuns(record_, a, b);
-  EXPECT_FALSE(comparison->equal);
-  EXPECT_THAT(comparison->text, HasSubstr("step 1, group 0, stage 1: loss"));
-}
-
-TEST_F(Comparison, OneParameterIsADifference) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 8, 9);
-  EXPECT_THAT(CompareRuns(record_, a, b)->text, HasSubstr("parameters"));
-}
-
-TEST_F(Comparison, OneEncodedByteIsADifference) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 10);
-  EXPECT_THAT(CompareRuns(record_, a, b)->text, HasSubstr("crossing 0 > 1 (forward)"));
-}
-
-TEST_F(Comparison, OneBitOfAHeldOutLossIsADifference) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 9, std::nextafter(2.25, 3.0));
-  const auto comparison = CompareRuns(record_, a, b);
-  EXPECT_FALSE(comparison->equal);
-  EXPECT_THAT(comparison->text, HasSubstr("held-out loss, codec on, step 1: 2.25 against"));
-}
-
-TEST_F(Comparison, AHeldOutLossThatOneRunLacksIsADifference) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 9);
-  ASSERT_TRUE(record_
-                  .AddEvaluation(b, {.step = 0,
-                                     .codec = EvalCodec::kOn,
-                                     .loss_nat = 5,
-                                     .standard_error_nat = 0,
-                                     .tokens = 8})
-                  .ok());
-  EXPECT_FALSE(CompareRuns(record_, a, b)->equal);
-  EXPECT_FALSE(CompareRuns(record_, b, a)->equal);
-}
-
-TEST_F(Comparison, TheBoundaryBytesOfAResumedRunCountLikeAnyOthers) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 10);
-  ASSERT_TRUE(record_.AddFacts(b, {{"resumed_from_step", "1"}}).ok());
-  EXPECT_FALSE(CompareRuns(record_, a, b)->equal);
-}
-
-TEST_F(Comparison, WhatWasComparedAndWhatWasNotIsSaid) {
-  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 9);
-  EXPECT_THAT(
-      CompareRuns(record_, a, b)->text,
-      HasSubstr("1 training losses, 1 parameter hashes, the encoded bytes of 1 crossings, 2 "
-                "held-out losses; not compared: times, links"));
-  ASSERT_TRUE(record_.AddFacts(b, {{"resumed_from_step", "1"}}).ok());
-  EXPECT_THAT(CompareRuns(record_, a, b)->text,
-              HasSubstr("not compared: the contents of outer frames (one run was resumed"));
 }
 
 }  // namespace

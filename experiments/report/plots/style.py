@@ -1,1 +1,0 @@
-../../../python/longhaul/report/style.py

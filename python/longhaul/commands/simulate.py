@@ -1,0 +1,61 @@
+"""`longhaul simulate`: the planning model over a scenario file."""
+
+import os
+import sys
+
+from longhaul.commands import Parser
+from longhaul.files import make_folder, write_whole
+from longhaul.planning.simulator import simulate
+from longhaul.refusal import Refused, need
+
+
+def parser():
+    whole = Parser("simulate", "the planning model: what compute a network of nodes delivers",
+                   "example:\n  longhaul simulate planning/scenarios/nodes.toml --set network.nodes=500")
+    whole.add_argument("scenario", help="scenario file (docs/simulator.md)")
+    whole.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+                       help="override a key: network.nodes=500")
+    whole.add_argument("--csv", metavar="FILE", help="write every column of every row into this file")
+    whole.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    whole.add_argument("--calibration", metavar="FILE",
+                       help="use measured factors: calibration.json, as `longhaul report` writes it")
+    whole.add_argument("--spread", metavar="FILE",
+                       help="ranges in [assume]: write median and 90 %% interval into this CSV")
+    whole.add_argument("--tornado", metavar="FILE", help="ranges in [assume]: write what each factor moves into this CSV")
+    whole.add_argument("--plots", metavar="FOLDER",
+                       help="ranges in [assume]: a folder for fan.svg and tornado.svg with their CSV files")
+    whole.add_argument("--break-even", metavar="FILE",
+                       help="a table [break_even]: write where it is for each scenario into this CSV")
+    whole.add_argument("--conclusions", metavar="FILE", help="with --calibration: write every conclusion into this CSV")
+    whole.add_argument("--codec", default="", help="which of the calibration's codecs")
+    whole.add_argument("--extrapolate", action="store_true", help="scale the measured alpha of eta_H to other sizes")
+    return whole
+
+
+def run(options):
+    if options.conclusions and not options.calibration:
+        raise Refused("--conclusions writes what a calibration changes; give --calibration FILE too")
+    wants = (["ranges"] if options.spread or options.tornado or options.plots else []) + \
+        (["break-even"] if options.break_even else [])
+    answer = simulate(options.scenario, options.set, options.calibration, options.codec, options.extrapolate, wants)
+    from longhaul.planning.simulator import conclusions, spreads  # pylint: disable=import-outside-toplevel
+    file = answer.file
+    if options.csv:
+        write_whole(options.csv, answer.results.csv())
+    if options.conclusions:
+        write_whole(options.conclusions, conclusions.conclusions_csv(answer.attributions))
+    if options.break_even:
+        write_whole(options.break_even, spreads.break_even_csv(file, answer.search, answer.turns))
+    if options.spread:
+        write_whole(options.spread, spreads.spread_csv(file, answer.uncertain))
+    if options.tornado:
+        write_whole(options.tornado, spreads.tornado_csv(file, answer.uncertain))
+    if options.plots:
+        make_folder(options.plots)
+        write_whole(os.path.join(options.plots, "spread.csv"), spreads.spread_csv(file, answer.uncertain))
+        write_whole(os.path.join(options.plots, "tornado.csv"), spreads.tornado_csv(file, answer.uncertain))
+        need("matplotlib", "a figure")
+        from longhaul.planning.figures import fan, tornado  # pylint: disable=import-outside-toplevel
+        fan(options.plots)
+        tornado(options.plots)
+    sys.stdout.writelines(answer.json() if options.json else [answer.text()])
