@@ -59,7 +59,8 @@ class Run(_Documented):
         d = self.document
         held = d["held_out"] or {}
         loss = f", held-out loss {held['loss_nat']:.4f} nat" if held.get("loss_nat") is not None else ""
-        return f"run {self.number} of {self.record.path}: {d['status']}, {d['steps_done']}/{d['steps_planned']} steps{loss}"
+        return (f"run {self.number} of {self.record.path}: {d['status']}, {d['steps_done']}/{d['steps_planned']} "
+                f"steps{loss}")
 
     def _rows(self, table):
         frame = self.record.frame(table)
@@ -138,7 +139,8 @@ class Results:
 
     @property
     def estimates(self) -> pandas.DataFrame:
-        """What `measure` found, a row each: arm, evaluation, quantity, unit, value, low, high, level, method, seeds, note."""
+        """What `measure` found, a row each: arm, evaluation, quantity, unit, value, low, high, level, method, seeds,
+        note."""
         return self._all(lambda record: record.frame("estimates"))
 
     @property
@@ -307,7 +309,8 @@ def _asked(verb, spec, change, progress=False, **options) -> dict[str, Any]:
     for name, value in options.items():
         if value is not None and value is not False:
             flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+            text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+            words += [flag] if value is True else [flag, text]
     if verb in ("run", "measure") and not progress:
         words.append("--quiet")
     status, output, errors = _done(words, progress)
@@ -322,7 +325,8 @@ def _asked(verb, spec, change, progress=False, **options) -> dict[str, Any]:
 
 def _last(errors: Iterable[str]) -> str:
     """What the command said last, without its name."""
-    return next((line.removeprefix("longhaul: ") for line in reversed(list(errors)) if line.startswith("longhaul: ")), "")
+    said = [line.removeprefix("longhaul: ") for line in errors if line.startswith("longhaul: ")]
+    return said[-1] if said else ""
 
 
 def _done(words: list[str], progress: bool) -> tuple[int, str, Iterable[str]]:
@@ -356,7 +360,8 @@ def _done(words: list[str], progress: bool) -> tuple[int, str, Iterable[str]]:
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A row of a document with one level: NAME, NAME_low and NAME_high of a value with its interval, A_B of {A: {B: ..}}."""
+    """A row of a document with one level: NAME, NAME_low and NAME_high of a value with its interval, A_B of
+    {A: {B: ..}}."""
     out = {}
     for key, value in row.items():
         name = prefix + key

@@ -59,7 +59,8 @@ class Api(unittest.TestCase):
         cls.spec.write_text(SPEC.format(text=text), encoding="utf-8")
         cls.told = io.StringIO()
         with contextlib.redirect_stderr(cls.told):
-            cls.ran = lh.run(cls.spec, {"train.lr": 1e-3, "train.steps": 30, "boundary.backward": "none"}, results=cls.folder / "results/small")
+            cls.ran = lh.run(cls.spec, {"train.lr": 1e-3, "train.steps": 30, "boundary.backward": "none"},
+                             results=cls.folder / "results/small")
 
     def refused(self, because, call, *words, **named):
         with self.assertRaises(lh.Refused) as caught, contextlib.redirect_stderr(io.StringIO()):
