@@ -12,3 +12,9 @@ endfunction()
 longhaul_unittest(planning)
 longhaul_unittest(record)
 longhaul_unittest(report)
+# What the reading commands print, held to what they printed before: an entry for each family of tests/approval.
+foreach(family list compare report screen)
+  add_test(NAME approval_${family}
+    COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/approval/approval.py $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR} ${family})
+  set_tests_properties(approval_${family} PROPERTIES LABELS python TIMEOUT 900)
+endforeach()
