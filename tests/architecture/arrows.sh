@@ -17,6 +17,19 @@ deny plugin/swarm 'plugin/backend|torch|ATen|c10'
 deny pp_group 'netem|plugin|experiments|planning|tests'
 deny experiments 'tests'
 deny planning 'tests'
+# Inside python/longhaul: record <- analysis <- report, and analysis <- planning, pricing; commands see all of them.
+unlike() {
+  local room=$1 forbidden=$2
+  if grep -rnE "^ *(from|import) longhaul\.($forbidden)( |\.|$)" "python/longhaul/$room"; then
+    echo "^ python/longhaul/$room may not import $forbidden"
+    bad=1
+  fi
+}
+unlike tables.py '.*'
+unlike record 'analysis|report|planning|pricing|commands'
+unlike analysis 'report|planning|pricing|commands'
+unlike report 'pricing'
+unlike planning 'pricing'
 # Inside compressors: numbers <- kernels, frame <- states <- families <- wrappers <- root <- cuda; the words of all of
 # them, tensor.h, isa.h and (not for kernels, which stay free of Abseil) codec.h, stand at the root.
 above() {

@@ -10,7 +10,6 @@
 
 #include "experiments/spec/known_names.h"
 #include "planning/scale/rounds.h"
-#include "planning/scale/what_if.h"
 #include "tests/experiments/spec/specs.h"
 
 namespace longhaul::scale {
@@ -273,41 +272,6 @@ TEST(ScaleClosed, EachKeyReachesBothEndsAndNoFurther) {
   EXPECT_THAT(error("outer.groups=100001"), HasSubstr("want at most 100000"));
   EXPECT_THAT(error("scale.x=1"), testing::EndsWith("known: between, exchange, mtbf_h, restart_s, "
                                                     "round_deadline_s"));
-}
-
-TEST(WhatIfClosed, SharesAndIntervalsOfTwoAxesByHand) {
-  const TomlValue root = *ParseToml(kRun + kBetween + Fault("kill", "group 2", 10), "run.toml");
-  std::vector<Point> points;
-  ASSERT_TRUE(RunWhatIf(root, {*ParseAxis("train.steps=14,21"), *ParseAxis("outer.groups=3,5")}, 2,
-                        CatalogNames(), [&](const Point& p) { points.push_back(p); })
-                  .ok());
-  ASSERT_EQ(points.size(), 4u);
-  EXPECT_THAT(points[0].at, ElementsAre("14", "3"));
-  EXPECT_THAT(points[1].at, ElementsAre("14", "5"));
-  EXPECT_THAT(points[2].at, ElementsAre("21", "3"));
-  // One of three groups loses 7 of 14 steps: a sixth of all; one of five 7 of 21.
-  EXPECT_NEAR(points[0].lost_share.value, 1.0 / 6, 1e-11);
-  EXPECT_NEAR(points[3].lost_share.value, 1.0 / 15, 1e-11);
-  EXPECT_NEAR(points[0].step_s, kStep, 1e-8);
-  EXPECT_NEAR(points[3].ideal_goodput, 5 * 2 * 64 / kStep, 1e-8);
-  EXPECT_NEAR(points[0].seconds.value, 7 * kStep + ToTwo() + 7 * kStep + ToOne(), 1e-8);
-  EXPECT_EQ(points[0].seeds[1].seed, 2u);
-}
-
-TEST(WhatIfClosed, TheProductReachesTenThousandPointsAndNoFurther) {
-  const auto axis = [](int values) {
-    std::string text = "seed=0";
-    for (int i = 1; i < values; ++i) text += fmt::format(",{}", i);
-    return *ParseAxis(text);
-  };
-  const TomlValue nothing = *ParseToml("", "run.toml");  // refused once a point is read
-  const auto error = [&](int values) {
-    return std::string(
-        RunWhatIf(nothing, {axis(values), axis(100)}, 1, CatalogNames(), [](const Point&) {
-        }).message());
-  };
-  EXPECT_THAT(error(100), testing::Not(HasSubstr("combinations")));
-  EXPECT_THAT(error(101), HasSubstr("more than 10000 combinations"));
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/round_plan.h"
 #include "planning/scale/rounds.h"
-#include "planning/scale/what_if.h"
 #include "tests/planning/scale_runs.h"
 
 namespace longhaul::scale {
@@ -212,26 +211,6 @@ TEST(Scale, RefusesWhatItCannotSimulateWithTheLine) {
   EXPECT_THAT(refusal("[[fault]]\nwhat = \"kill\"\nwhere = \"group 3\"\nat_step = 1\n", {}),
               HasSubstr("groups 0 to 2"));
   EXPECT_TRUE(Read("", {"outer.groups=1000", "schedule.stages=8"}).ok());
-}
-
-TEST(WhatIf, TakesTheProductOfItsAxesWithIntervalsOverSeeds) {
-  const TomlValue root = *ParseToml(kRun, "run.toml");
-  const std::vector<Axis> axes = {*ParseAxis("scale.mtbf_h=0.05,100"),
-                                  *ParseAxis("outer.inner_steps=5,20")};
-  std::vector<Point> points;
-  ASSERT_TRUE(
-      RunWhatIf(root, axes, 5, CatalogNames(), [&](const Point& p) { points.push_back(p); }).ok());
-  ASSERT_EQ(points.size(), 4u);
-  EXPECT_EQ(points[1].at, (std::vector<std::string>{"0.05", "20"}));
-  EXPECT_TRUE(points[0].goodput.interval.has_value());
-  EXPECT_LT(points[0].goodput.value, points[2].goodput.value) << "faults cost";
-  const std::string csv = WhatIfCsv(axes, points);
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 4 * 5);
-  EXPECT_THAT(*WhatIfSvg(axes, points), HasSubstr("</svg>"));
-  EXPECT_THAT(WhatIfText(axes, points), HasSubstr("scale.mtbf_h"));
-  for (const char* bad : {"", "=", "a=", "=1", "a=1,,2", "a"}) {
-    EXPECT_FALSE(ParseAxis(bad).ok()) << bad;
-  }
 }
 
 // Every cell of the recorded grid of two groups: five inner steps and the outer step behind them. One,

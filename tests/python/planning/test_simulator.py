@@ -5,12 +5,16 @@ The published tables themselves are planning/scenarios/governance; the approval 
 
 import json
 import math
+import os
 import pathlib
+import re
 import unittest
+from unittest import mock
 
 import numpy as np
 
 from longhaul import toml
+from longhaul.planning.simulator import simulate
 from longhaul.planning.simulator import calibration, conclusions, model, results, scenario_file, spreads, terms
 from longhaul.refusal import Refused
 
@@ -227,6 +231,12 @@ class Files(unittest.TestCase):
                 self.assertTrue(np.isfinite(getattr(out, name)) and getattr(out, name) >= 0, (name, s))
             self.assertTrue(out.raw > 0 and out.inner_steps >= 1 and out.stages >= 1, s)
         self.assertGreater(built, 700)
+
+    def test_the_page_has_what_the_engine_says(self):
+        page = (ROOT / "docs/planner-engine.md").read_text(encoding="utf-8")
+        with mock.patch.dict(os.environ, {"LONGHAUL_COMMAND": os.environ["LONGHAUL_BINARY"]}):
+            text = simulate(str(ROOT / "planning/scenarios/engine.toml")).text()
+        self.assertIn(re.search(r"<!-- table engine -->\n```\n(.*?)```", page, re.DOTALL)[1], text)
 
     def test_refusals(self):
         """One line each: file, line, what is wrong, what is known."""
