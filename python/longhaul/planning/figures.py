@@ -3,6 +3,7 @@
 import math
 
 import matplotlib.pyplot as plt
+
 from longhaul.report.style import ASSUMED, COLOURS, INK, LINE, read, save
 
 WIDE, NARROW = 0.18, 0.32  # how dense the bands are

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from longhaul.planning.simulator import terms
+from longhaul.tables import number
 
 YEAR_SECONDS = 365.25 * 24 * 3600
 
@@ -169,12 +170,7 @@ def switches(s):
     """Every switch and its value as text, always in the same order."""
     values = ((name, getattr(s, FIELD_OF_SWITCH.get(name, name))) for name in SWITCHES)
     return {name: ("off", "on")[value] if isinstance(value, bool) else value if isinstance(value, str) else
-            terms_number(value) for name, value in values}
-
-
-def terms_number(value):
-    from longhaul.tables import number  # pylint: disable=import-outside-toplevel
-    return number(float(value))
+            number(float(value)) for name, value in values}
 
 
 # --- the model
@@ -433,11 +429,11 @@ def warning_texts(s, out):
         texts.append(f"{s.nodes} nodes make fewer than two pipelines of {int(out.stages)}: one pipeline over the WAN, "
                      "every boundary at WAN rate")
     if out.mfu_above_plausible:
-        texts.append(f"MFU {terms_number(s.mfu)} is above the plausible 0.30 to 0.60")
+        texts.append(f"MFU {number(s.mfu)} is above the plausible 0.30 to 0.60")
     if out.gradient_table_ended:
-        texts.append(f"eta_c table '{s.gradient_table}' ends below {terms_number(s.gradient_ratio)}x: its last value is "
+        texts.append(f"eta_c table '{s.gradient_table}' ends below {number(s.gradient_ratio)}x: its last value is "
                      "held")
     if out.activation_table_ended:
         largest = max(s.activation_ratio, s.backward_ratio or 0)
-        texts.append(f"eta_act table '{s.activation_table}' ends below {terms_number(largest)}x: its last q is held")
+        texts.append(f"eta_act table '{s.activation_table}' ends below {number(largest)}x: its last q is held")
     return texts
