@@ -124,8 +124,8 @@ using RowValues = std::vector<double>;
 // What was seen, rows in the order in which they were evaluated.
 struct PriceSeen {
   PriceArms arms;
-  std::vector<int64_t> windows = {};                      // [rows]: where a row lies in the text, in rows
-  std::vector<RowValues> losses = {};                     // [arm][rows]
+  std::vector<int64_t> windows = {};   // [rows]: where a row lies in the text, in rows
+  std::vector<RowValues> losses = {};  // [arm][rows]
   std::map<PricedCrossing, BoundaryCount> forward = {};   // of tensors before which nothing was
   std::map<PricedCrossing, BoundaryCount> backward = {};  // compressed
   std::vector<RowValues> gradient_nmse = {}, gradient_cosine = {};  // [GradientsOf][gradient rows]

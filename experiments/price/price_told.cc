@@ -73,25 +73,23 @@ std::string Told(const PriceInput& input, const PriceOutcome& outcome) {
   Json arms = Json::array(), forward = Json::array(), verified = nullptr;
   for (const PriceArm& arm : seen.arms.all()) arms.push_back(CrossingsOf(arm));
   for (const auto& [crossing, count] : seen.forward) {
-    forward.push_back({crossing.block, crossing.codec, count.bits, count.elements, count.squared_error,
-                       count.squared_norm});
+    forward.push_back({crossing.block, crossing.codec, count.bits, count.elements,
+                       count.squared_error, count.squared_norm});
   }
   if (const auto& v = outcome.verification) {
     verified = {{"windows", v->windows}, {"exact", v->exact}, {"chosen", v->chosen}};
   }
-  const Json json = {{"conditions", Conditions(input, outcome)},
-                     {"request",
-                      {{"codecs", request.codecs},
-                       {"cuts", request.cuts},
-                       {"allowed_nat", request.allowed_nat}}},
-                     {"windows", seen.windows},
-                     {"arms", std::move(arms)},
-                     {"losses", seen.losses},
-                     {"forward", std::move(forward)},
-                     {"gradients", GradientRows(request, seen)},
-                     {"verified", std::move(verified)},
-                     {"trained_on",
-                      {{"rows", input.rows_trained_on}, {"source", input.trained_source}}}};
+  const Json json = {
+      {"conditions", Conditions(input, outcome)},
+      {"request",
+       {{"codecs", request.codecs}, {"cuts", request.cuts}, {"allowed_nat", request.allowed_nat}}},
+      {"windows", seen.windows},
+      {"arms", std::move(arms)},
+      {"losses", seen.losses},
+      {"forward", std::move(forward)},
+      {"gradients", GradientRows(request, seen)},
+      {"verified", std::move(verified)},
+      {"trained_on", {{"rows", input.rows_trained_on}, {"source", input.trained_source}}}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -102,9 +100,9 @@ absl::StatusOr<Json> Ask(std::vector<std::string> words, const std::string& told
   if (!answer.ok()) return answer.status();
   Json json = Json::parse(answer->output, nullptr, /*allow_exceptions=*/false);
   if (answer->status == 0 && !json.is_discarded()) return json;
-  return absl::InternalError(
-      fmt::format("the rows are priced, and {} ended with status {} before it had estimated from them",
-                  ReaderPython(), answer->status));
+  return absl::InternalError(fmt::format(
+      "the rows are priced, and {} ended with status {} before it had estimated from them",
+      ReaderPython(), answer->status));
 }
 
 }  // namespace
@@ -114,7 +112,8 @@ bool CanReadPrices() {
   return answer.ok() && answer->status == 0;
 }
 
-absl::StatusOr<std::vector<PriceArm>> ChosenArms(const PriceInput& input, const PriceOutcome& outcome) {
+absl::StatusOr<std::vector<PriceArm>> ChosenArms(const PriceInput& input,
+                                                 const PriceOutcome& outcome) {
   const absl::StatusOr<Json> chosen = Ask({"--choose"}, Told(input, outcome));
   if (!chosen.ok()) return chosen.status();
   std::vector<PriceArm> arms;
@@ -125,15 +124,19 @@ absl::StatusOr<std::vector<PriceArm>> ChosenArms(const PriceInput& input, const 
   return arms;
 }
 
-absl::StatusOr<PriceShown> ShowPrices(const PriceInput& input, const PriceOutcome& outcome, bool csv, bool page) {
+absl::StatusOr<PriceShown> ShowPrices(const PriceInput& input, const PriceOutcome& outcome,
+                                      bool csv, bool page) {
   std::vector<std::string> words;
   if (csv) words.emplace_back("--csv");
   if (page) words.emplace_back("--page");
   const absl::StatusOr<Json> shown = Ask(std::move(words), Told(input, outcome));
   if (!shown.ok()) return shown.status();
   const auto of = [&](const char* key) { return shown->value(key, ""); };
-  return PriceShown{
-      .text = of("text"), .json = of("json"), .csv = of("csv"), .page = of("page"), .unmet = of("unmet")};
+  return PriceShown{.text = of("text"),
+                    .json = of("json"),
+                    .csv = of("csv"),
+                    .page = of("page"),
+                    .unmet = of("unmet")};
 }
 
 }  // namespace longhaul

@@ -17,13 +17,16 @@ namespace longhaul {
 // missing.
 bool CanReadPrices();
 
-absl::StatusOr<std::vector<PriceArm>> ChosenArms(const PriceInput& input, const PriceOutcome& outcome);
+absl::StatusOr<std::vector<PriceArm>> ChosenArms(const PriceInput& input,
+                                                 const PriceOutcome& outcome);
 
 struct PriceShown {
-  std::string text, json;   // tables, and "longhaul.price/1": the same unrounded, with intervals; units in keys
-  std::string csv, page;    // every row's figures; a self-contained page. Empty unless asked for
-  std::string unmet;        // why no choice keeps the budget; empty where one does or none was asked for
+  std::string text,
+      json;  // tables, and "longhaul.price/1": the same unrounded, with intervals; units in keys
+  std::string csv, page;  // every row's figures; a self-contained page. Empty unless asked for
+  std::string unmet;  // why no choice keeps the budget; empty where one does or none was asked for
 };
-absl::StatusOr<PriceShown> ShowPrices(const PriceInput& input, const PriceOutcome& outcome, bool csv, bool page);
+absl::StatusOr<PriceShown> ShowPrices(const PriceInput& input, const PriceOutcome& outcome,
+                                      bool csv, bool page);
 
 }  // namespace longhaul

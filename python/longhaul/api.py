@@ -7,11 +7,15 @@ their units; a value's interval stands beside it as NAME_low and NAME_high.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +37,16 @@ class _Documented:
         self.document = document
 
 
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """Shown by notebooks."""
+
+    svg: str
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+
 class Run(_Documented):
     """One run and its rows of the record."""
 
@@ -45,7 +59,8 @@ class Run(_Documented):
         d = self.document
         held = d["held_out"] or {}
         loss = f", held-out loss {held['loss_nat']:.4f} nat" if held.get("loss_nat") is not None else ""
-        return f"run {self.number} of {self.record.path}: {d['status']}, {d['steps_done']}/{d['steps_planned']} steps{loss}"
+        return (f"run {self.number} of {self.record.path}: {d['status']}, {d['steps_done']}/{d['steps_planned']} "
+                f"steps{loss}")
 
     def _rows(self, table):
         frame = self.record.frame(table)
@@ -124,13 +139,35 @@ class Results:
 
     @property
     def estimates(self) -> pandas.DataFrame:
-        """What `measure` found, a row each: arm, evaluation, quantity, unit, value, low, high, level, method, seeds, note."""
+        """What `measure` found, a row each: arm, evaluation, quantity, unit, value, low, high, level, method, seeds,
+        note."""
         return self._all(lambda record: record.frame("estimates"))
 
     @property
     def arms(self) -> pandas.DataFrame:
         """The estimates by arm and evaluation: a column for each quantity, with its interval's ends beside it."""
         return _by_arm(self.estimates, ["folder", "experiment_id", "arm", "evaluation"])
+
+
+    def figure(self, name: str) -> Figure:
+        """A figure of the report, as "depth", "reference", "training": those whose data are there.
+
+        Raises:
+            Refused: There is none of that name; the line names those that there are.
+        """
+        drawn = {}
+        for record in self.records:
+            with tempfile.TemporaryDirectory() as out:
+                status, _, errors = _done([command(), "report", record.folder, "--out", out], progress=False)
+                if status != 0:
+                    raise Refused(_last(errors) or f"longhaul report {record.folder} ended with status {status}")
+                for path in sorted(pathlib.Path(out).rglob("*.svg")):
+                    text = path.read_text(encoding="utf-8")
+                    drawn.setdefault(path.stem, []).append(text[text.index("<svg"):])
+        if name not in drawn:
+            raise Refused(f"no figure {name!r} of {', '.join(record.folder for record in self.records)}; there are: "
+                          f"{', '.join(sorted(drawn)) or 'none (matplotlib is needed to draw)'}")
+        return Figure("\n".join(drawn[name]))
 
 
 class Campaign(_Documented):
@@ -272,7 +309,8 @@ def _asked(verb, spec, change, progress=False, **options) -> dict[str, Any]:
     for name, value in options.items():
         if value is not None and value is not False:
             flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+            text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+            words += [flag] if value is True else [flag, text]
     if verb in ("run", "measure") and not progress:
         words.append("--quiet")
     status, output, errors = _done(words, progress)
@@ -282,8 +320,13 @@ def _asked(verb, spec, change, progress=False, **options) -> dict[str, Any]:
         document = {}
     if status == 0 and document:
         return document
+    raise Refused(document.get("error") or _last(errors) or f"{' '.join(words)} ended with status {status}")
+
+
+def _last(errors: Iterable[str]) -> str:
+    """What the command said last, without its name."""
     said = [line.removeprefix("longhaul: ") for line in errors if line.startswith("longhaul: ")]
-    raise Refused(document.get("error") or (said[-1] if said else f"{' '.join(words)} ended with status {status}"))
+    return said[-1] if said else ""
 
 
 def _done(words: list[str], progress: bool) -> tuple[int, str, Iterable[str]]:
@@ -299,8 +342,6 @@ def _done(words: list[str], progress: bool) -> tuple[int, str, Iterable[str]]:
                 sys.stderr.write(line)
                 sys.stderr.flush()
 
-    import threading
-
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
     try:
@@ -314,11 +355,13 @@ def _done(words: list[str], progress: bool) -> tuple[int, str, Iterable[str]]:
     finally:
         follower.join(5)
         child.stdout.close()
+        child.stderr.close()
     return status, output, errors
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A row of a document with one level: NAME, NAME_low and NAME_high of a value with its interval, A_B of {A: {B: ..}}."""
+    """A row of a document with one level: NAME, NAME_low and NAME_high of a value with its interval, A_B of
+    {A: {B: ..}}."""
     out = {}
     for key, value in row.items():
         name = prefix + key
@@ -336,11 +379,18 @@ def _frame(rows: list[dict[str, Any]]) -> pandas.DataFrame:
     return need("pandas", "a data frame").DataFrame([_flat(row) for row in rows])
 
 
+# The quantities of an arm, and its column's name. All others (fits, tests of models, the whole campaign's) are in
+# estimates.
+_OF_ARM = {"delta": "delta_nat", "on_off": "on_off_nat", "ln_eta": "ln_eta", "eta": "eta", "q": "q", "q_f": "q_f",
+           "q_b": "q_b", "rho": "rho"}
+
+
 def _by_arm(estimates: pandas.DataFrame, keys: list[str]) -> pandas.DataFrame:
-    """A row for each value of `keys`, a column for each quantity with its unit."""
+    """A row for each value of `keys`, a column for each quantity."""
     rows: dict[tuple, dict[str, Any]] = {}
     for one in estimates.to_dict("records"):
-        name = one["quantity"] if one["unit"] in ("", "1") else f"{one['quantity']}_{one['unit']}"
-        row = rows.setdefault(tuple(one[key] for key in keys), {key: one[key] for key in keys})
-        row |= {name: one["value"], f"{name}_low": one["low"], f"{name}_high": one["high"]}
+        name = _OF_ARM.get(one["quantity"])
+        if one["arm"] and name:
+            row = rows.setdefault(tuple(one[key] for key in keys), {key: one[key] for key in keys})
+            row |= {name: one["value"], f"{name}_low": one["low"], f"{name}_high": one["high"]}
     return need("pandas", "a data frame").DataFrame(list(rows.values()), columns=None if rows else keys)

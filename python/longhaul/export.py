@@ -93,36 +93,44 @@ class Run:
         for fact in record.execute("SELECT key, value FROM run_facts WHERE run_id = ? ORDER BY key", (self.id,)):
             self.parameters[f"fact.{fact['key']}"] = fact["value"]
 
-    def series(self, record):
-        """(step, unix seconds, {name: value}) in order; values that are no numbers are left out."""
+        self.step, self.tokens, self.at = 0, 0, self.begun  # how far series() has told
+        self.evaluated = set()
+
+    def series(self, record, until=None):
+        """(step, unix seconds, {name: value}) in order of what no earlier call told; of steps up to `until` where it is
+        given. Values that are no numbers are left out."""
         means = ", ".join(f"AVG({t}) AS {t}" for t in TIMES)
-        tokens, at = 0, self.begun
         for row in record.execute(
                 f"SELECT step, AVG(loss_nat) AS loss, {means}, SUM(outer_sent_bytes) AS sent,"
                 " SUM(CASE WHEN stage = 0 THEN tokens ELSE 0 END) AS tokens"
-                " FROM steps WHERE run_id = ? GROUP BY step ORDER BY step", (self.id,)):
-            tokens += row["tokens"]
-            at += row["wall_s"]
-            values = {"train/loss_nat": row["loss"], "train/tokens": tokens, "outer/sent_bytes": row["sent"],
+                " FROM steps WHERE run_id = ? AND step > ? AND (? IS NULL OR step <= ?) GROUP BY step ORDER BY step",
+                (self.id, self.step, until, until)):
+            self.step = row["step"]
+            self.tokens += row["tokens"]
+            self.at += row["wall_s"]
+            values = {"train/loss_nat": row["loss"], "train/tokens": self.tokens, "outer/sent_bytes": row["sent"],
                       "time/step_s": row["wall_s"]}
             values.update({f"time/{t}": row[t] for t in TIMES if t != "wall_s"})
-            yield row["step"], at, finite(values)
+            yield row["step"], self.at, finite(values)
         evaluations = {}
         for row in record.execute("SELECT step, codec, loss_nat FROM evaluations WHERE run_id = ? ORDER BY step",
                                   (self.id,)):
-            evaluations.setdefault(row["step"], {})[f"eval/loss_nat/codec_{row['codec']}"] = row["loss_nat"]
+            if (row["step"], row["codec"]) not in self.evaluated:
+                self.evaluated.add((row["step"], row["codec"]))
+                evaluations.setdefault(row["step"], {})[f"eval/loss_nat/codec_{row['codec']}"] = row["loss_nat"]
         for step, values in evaluations.items():
-            yield step, at, finite(values)
+            yield step, self.at, finite(values)
 
 
 def finite(values):
     return {k: float(v) for k, v in values.items() if v is not None and math.isfinite(v)}
 
 
-def runs_of(record):
+def runs_of(record, after=0):
+    """In the order they were begun; those with a number above `after`."""
     for row in record.execute("SELECT runs.*, experiments.name AS experiment FROM runs"
                               " JOIN experiments ON experiments.id = runs.experiment_id"
-                              " ORDER BY runs.id").fetchall():
+                              " WHERE runs.id > ? ORDER BY runs.id", (after,)).fetchall():
         yield Run(record, row)
 
 
@@ -145,20 +153,37 @@ def to_parquet(record, out):
     return f"{len(names)} tables"
 
 
+class TensorBoardRun:
+    """Event files of one run."""
+
+    def __init__(self, out, run):
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        folder = os.path.join(out, plain(run.experiment), plain(run.arm), f"seed{run.seed}-run{run.id}")
+        self.writer = EventFileWriter(folder)
+        lines = "".join(f"    {key} = {value}\n" for key, value in run.parameters.items())
+        self.writer.add_event(Event(step=0, wall_time=run.begun, summary=text_summary("run", lines)))
+
+    def log(self, step, at, values):
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        summary = Summary(value=[Summary.Value(tag=k, simple_value=v) for k, v in values.items()])
+        self.writer.add_event(Event(step=step, wall_time=at, summary=summary))
+
+    def flush(self):
+        self.writer.flush()
+
+    def close(self):
+        self.writer.close()
+
+
 def to_tensorboard(record, out):
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
     count = 0
     for run in runs_of(record):
-        folder = os.path.join(out, plain(run.experiment), plain(run.arm), f"seed{run.seed}-run{run.id}")
-        writer = EventFileWriter(folder)
-        lines = "".join(f"    {key} = {value}\n" for key, value in run.parameters.items())
-        writer.add_event(Event(step=0, wall_time=run.begun, summary=text_summary("run", lines)))
+        log = TensorBoardRun(out, run)
         for step, at, values in run.series(record):
-            summary = Summary(value=[Summary.Value(tag=k, simple_value=v) for k, v in values.items()])
-            writer.add_event(Event(step=step, wall_time=at, summary=summary))
-        writer.close()
+            log.log(step, at, values)
+        log.close()
         count += 1
     return f"{count} runs"
 
@@ -173,18 +198,35 @@ def text_summary(tag, text):
     return Summary(value=[Summary.Value(tag=tag, metadata=plugin, tensor=tensor)])
 
 
+class WandbRun:
+    """One run of Weights & Biases; nothing is sent unless `mode` is "online"."""
+
+    def __init__(self, out, run, mode="offline"):
+        import wandb
+        os.environ.setdefault("WANDB_SILENT", "true")
+        self.run = wandb.init(mode=mode, dir=out, project=plain(run.experiment), group=run.arm, name=run.name,
+                              config=run.parameters, tags=[run.status], reinit="create_new",
+                              settings=wandb.Settings(console="off", disable_git=True, x_disable_stats=True))
+        self.run.define_metric("step")
+        self.run.define_metric("*", step_metric="step")
+
+    def log(self, step, at, values):
+        self.run.log({"step": step, **values})
+
+    def flush(self):
+        """It sends by itself."""
+
+    def close(self):
+        self.run.finish()
+
+
 def to_wandb(record, out):
-    import wandb
-    os.environ.setdefault("WANDB_SILENT", "true")
     count = 0
     for run in runs_of(record):
-        with wandb.init(mode="offline", dir=out, project=plain(run.experiment), group=run.arm, name=run.name,
-                        config=run.parameters, tags=[run.status],
-                        settings=wandb.Settings(console="off", disable_git=True, x_disable_stats=True)) as log:
-            log.define_metric("step")
-            log.define_metric("*", step_metric="step")
-            for step, _, values in run.series(record):
-                log.log({"step": step, **values})
+        log = WandbRun(out, run)
+        for step, at, values in run.series(record):
+            log.log(step, at, values)
+        log.close()
         count += 1
     return f"{count} runs; `wandb sync {os.path.join(out, 'wandb', 'offline-run-*')}` uploads them"
 

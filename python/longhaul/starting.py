@@ -12,19 +12,20 @@ def command() -> str:
     own = pathlib.Path(__file__).parent / "bin" / "longhaul"
     found = str(own) if own.exists() else shutil.which("longhaul")
     if found is None:
-        raise FileNotFoundError("longhaul: the command 'longhaul' is neither in this package nor on PATH; 'pip install .' "
-                                "and 'make build' build it")
+        raise FileNotFoundError("longhaul: the command 'longhaul' is neither in this package nor on PATH; 'pip install "
+                                ".' and 'make build' build it")
     return found
 
 
 def environment() -> dict[str, str]:
-    """Ours, with this interpreter for the verbs of Python, and torch's libraries where they are not beside the package."""
+    """Ours, with this interpreter for the verbs of Python, and torch's libraries where they are not beside the
+    package."""
     found = {**os.environ, "LONGHAUL_PYTHON": sys.executable}
     if not (pathlib.Path(__file__).parent / "../torch/lib").exists():
         torch = importlib.util.find_spec("torch")
         if torch is not None and torch.origin:
-            folders = [str(pathlib.Path(torch.origin).parent / "lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-            found["LD_LIBRARY_PATH"] = ":".join(folders)
+            lib = str(pathlib.Path(torch.origin).parent / "lib")
+            found["LD_LIBRARY_PATH"] = ":".join(filter(None, [lib, os.environ.get("LD_LIBRARY_PATH")]))
     return found
 
 

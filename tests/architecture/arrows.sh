@@ -69,7 +69,7 @@ deny planning/plan 'experiments/(elastic|run|command)|planning/scale|torch|ATen|
 deny experiments/train 'experiments/(estimates|launch|run|command)|planning'
 deny experiments/elastic 'experiments/(estimates|run|command)'
 deny experiments/run 'experiments/(estimates|command)|planning'
-deny experiments/price 'planning|experiments/command'
+deny experiments/price 'planning|experiments/(estimates|command)'
 for room in record spec estimates train elastic run; do
   deny "experiments/$room" 'experiments/price'
 done

@@ -13,6 +13,8 @@ longhaul_unittest(planning)
 longhaul_unittest(record)
 longhaul_unittest(report)
 longhaul_unittest(analysis)
+longhaul_unittest(pricing)
+longhaul_unittest(api)
 
 # What the reading commands print, held to what they printed before: an entry for each family of tests/approval.
 function(longhaul_approval family)

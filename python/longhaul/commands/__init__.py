@@ -28,6 +28,7 @@ VERBS = {
     "_show": "show",
     "compare": "compare",
     "export": "export",
+    "follow": "following",
     "import": "importing",
     "list": "list",
     "plan": "plan",

@@ -30,8 +30,8 @@ def run(options):
     if options.choose:
         answer = [choice.arm for choice in priced.findings.choices]
     else:
-        answer = {"text": report.pricing_text(priced), "json": report.pricing_json(priced), "unmet": report.unmet(priced),
-                  "csv": report.rows_csv(priced) if options.csv else "",
+        answer = {"text": report.pricing_text(priced), "json": report.pricing_json(priced),
+                  "unmet": report.unmet(priced), "csv": report.rows_csv(priced) if options.csv else "",
                   "page": report.pricing_page(priced) if options.page else ""}
     json.dump(answer, sys.stdout)
     return 0

@@ -37,8 +37,8 @@ def depths(rows):
     scale(axes, rows)
     for codec, group in by(rows, "codec").items():
         top = max(interval(row, DELTA)[2] or interval(row, DELTA)[0] for row in group)
-        axes.annotate(codec, (float(group[0]["bits_per_element"]), top), textcoords="offset points", xytext=(0, 7), rotation=60,
-                      fontsize=8.5, color=SOFT, ha="left", va="bottom")
+        axes.annotate(codec, (float(group[0]["bits_per_element"]), top), textcoords="offset points",
+                      xytext=(0, 7), rotation=60, fontsize=8.5, color=SOFT, ha="left", va="bottom")
     axes.margins(y=0.3)
     axes.set_xlabel("bits an element")
     axes.set_ylabel("$\\Delta$ (nat/token)")

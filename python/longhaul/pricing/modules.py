@@ -18,7 +18,8 @@ import numpy as np
 from longhaul import coding
 from longhaul.pricing import report
 from longhaul.pricing.findings import Count, Seen
-from longhaul.pricing.plan import ALLOWED_NAT, CONTEXT, LEAST_ROWS, ROWS, Request, arms_of, equal_cuts, fold_seed, window_of
+from longhaul.pricing.plan import (ALLOWED_NAT, CONTEXT, LEAST_ROWS, ROWS, Request, arms_of, equal_cuts, fold_seed,
+                                   window_of)
 from longhaul.refusal import need
 from longhaul.tables import csv_rows, html
 
@@ -59,7 +60,8 @@ class Prices(report.Pricing):
     @property
     def rows(self) -> pandas.DataFrame:
         """Every row's loss, compressed and not."""
-        return need("pandas", "a data frame").DataFrame(report.rows(self), columns=report.ROW_KEYS).dropna(axis=1, how="all")
+        pandas = need("pandas", "a data frame")
+        return pandas.DataFrame(report.rows(self), columns=report.ROW_KEYS).dropna(axis=1, how="all")
 
     def to_json(self) -> str:
         """The document of `longhaul price --json`, longhaul.price/1."""
@@ -148,8 +150,8 @@ def _check_codecs(codecs):
             raise ValueError(f"longhaul.price: codec {name!r} is given twice")
         coding.encode(torch.zeros(64, 64), name)  # ValueError: with the nearest names
         if coding.keeps_state(name):
-            raise ValueError(f"longhaul.price: codec {name!r} keeps a state from tensor to tensor, and every row is sent "
-                             "as if it came first; want a codec without one")
+            raise ValueError(f"longhaul.price: codec {name!r} keeps a state from tensor to tensor, and every row is "
+                             "sent as if it came first; want a codec without one")
 
 
 def _lists(module):
@@ -180,8 +182,8 @@ def _blocks(model, named):
     else:
         found = max(_lists(model), key=len, default=None)
         if found is None:
-            raise ValueError(f"longhaul.price: {type(model).__name__} has no nn.ModuleList of two or more blocks of one "
-                             "class; name them with blocks=, as a list of modules or the attribute's name")
+            raise ValueError(f"longhaul.price: {type(model).__name__} has no nn.ModuleList of two or more blocks of "
+                             "one class; name them with blocks=, as a list of modules or the attribute's name")
     try:
         every = list(found)
     except TypeError:
@@ -222,7 +224,8 @@ def _ids(tokens):
             header = np.fromfile(path, "<i4", 256)
             kind = _HEADERS.get(tuple(header[:2].tolist()))
             if kind is None:
-                raise ValueError(f"longhaul.price: {path} is no token file: want one that `longhaul import` writes, or ids")
+                raise ValueError(f"longhaul.price: {path} is no token file: want one that `longhaul import` writes, "
+                                 "or ids")
             return np.fromfile(path, kind, offset=1024).astype(np.int64)
         except OSError as error:
             raise ValueError(f"longhaul.price: read {path}: {error.strerror or error}") from error
@@ -230,8 +233,8 @@ def _ids(tokens):
         tokens = tokens.detach().cpu().numpy()
     ids = np.asarray(tokens)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise ValueError(f"longhaul.price: tokens of shape {list(ids.shape)}, {ids.dtype}: want ids of a text one after "
-                         "the other, whole numbers in one dimension")
+        raise ValueError(f"longhaul.price: tokens of shape {list(ids.shape)}, {ids.dtype}: want ids of a text one "
+                         "after the other, whole numbers in one dimension")
     return ids.astype(np.int64)
 
 
@@ -315,8 +318,8 @@ class _Blocks:
         for key in ("hidden_states", *named):
             if isinstance(named.get(key), torch.Tensor):
                 return words, {**named, key: self.arm[number](named[key])}
-        raise ValueError(f"longhaul.price: block {number} is called without a tensor of hidden states; name others with "
-                         "blocks=")
+        raise ValueError(f"longhaul.price: block {number} is called without a tensor of hidden states; name others "
+                         "with blocks=")
 
     def run(self, model, ids, arm=()):
         """Logits [T, V] of one row; `arm`: by block, what its hidden states become."""
@@ -327,8 +330,8 @@ class _Blocks:
         named = {"use_cache": False} if hasattr(getattr(model, "config", None), "use_cache") else {}
         out = model(torch.as_tensor(ids, device=_device(model))[None], **named)
         if self.called != list(range(len(self.blocks))):
-            raise ValueError(f"longhaul.price: a pass calls the blocks in the order {self.called[:12]}, not each once from "
-                             "first to last; name others with blocks=")
+            raise ValueError(f"longhaul.price: a pass calls the blocks in the order {self.called[:12]}, not each once "
+                             "from first to last; name others with blocks=")
         logits = getattr(out, "logits", out[0] if isinstance(out, tuple) else out)
         if not isinstance(logits, torch.Tensor) or logits.dim() != 3 or logits.shape[:2] != (1, len(ids)):
             what = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
@@ -347,8 +350,8 @@ def _probe(model, passing, context, ids):
     wrong = (ids < 0) | (ids >= vocab)
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
-        raise ValueError(f"longhaul.price: token {at} is {ids[at]}, and the model has logits for {vocab} ids: want tokens "
-                         "of the model's own tokenizer")
+        raise ValueError(f"longhaul.price: token {at} is {ids[at]}, and the model has logits for {vocab} ids: want "
+                         "tokens of the model's own tokenizer")
     return vocab
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from longhaul.pricing.findings import Findings, Seen, find_prices, neighbour_bound
 from longhaul.pricing.plan import Arm, Request, arm_of
 from longhaul.report.page import figure_html, html_page
-from longhaul.tables import (Cell, Table, cell, csv_rows, csv_text, escaped, html, json_rows, json_text, measured_json, none,
-                             number, shown, text, with_interval)
+from longhaul.tables import (Cell, Table, cell, csv_rows, csv_text, escaped, html, json_rows, json_text, measured_json,
+                             none, number, shown, text, with_interval)
 
 SCHEMA = "longhaul.price/1"
 _NAT, _GRADIENT = 5, 4  # digits
@@ -99,7 +99,8 @@ def allowed(p: Pricing) -> Table:
         return shown(f"{p.request.codecs[codec]} ({bits[cuts, codec]:.3f})", p.request.codecs[codec])
 
     for a in p.findings.allowed:
-        table.add(*_cuts(p, a.cuts), float(a.nat), codec_with_bits(a.cuts, a.enough), codec_with_bits(a.cuts, a.too_few))
+        table.add(*_cuts(p, a.cuts), float(a.nat), codec_with_bits(a.cuts, a.enough),
+                  codec_with_bits(a.cuts, a.too_few))
     return table
 
 
@@ -223,9 +224,10 @@ def pricing_page(p: Pricing) -> str:
     body = ["<header><h1>What compressed boundaries cost this model</h1>\n",
             *(f"<p>{escaped(line)}</p>\n" for line in p.head), "</header>\n",
             *(f'<p class="first">{escaped(line)}</p>\n' for line in p.notes), why,
-            figure_html(drawn[0], "All boundaries of S stages compressed: &Delta; with its 95 % interval over rows, by bits "
-                                  "an element."),
-            figure_html(drawn[1], "Each boundary alone: &Delta; with its 95 % interval, by the block that it lies before."),
+            figure_html(drawn[0], "All boundaries of S stages compressed: &Delta; with its 95 % interval over rows, by "
+                                  "bits an element."),
+            figure_html(drawn[1], "Each boundary alone: &Delta; with its 95 % interval, by the block that it lies "
+                                  "before."),
             *(f"<section>{html(table, 'h2')}</section>\n" for table in tables(p))]
     return html_page("longhaul: price of boundaries", "".join(body))
 

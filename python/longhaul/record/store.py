@@ -57,7 +57,7 @@ def _failure(error, tried, path):
 
 def _connect(path, mode):
     quoted = os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    db = sqlite3.connect(f"file:{quoted}?{mode}", uri=True, timeout=30, isolation_level=None)
+    db = sqlite3.connect(f"file:{quoted}?{mode}", uri=True, timeout=30, isolation_level=None, check_same_thread=False)
     # Other bytes than UTF-8 (of a path, say) stay what they are.
     db.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
     return db

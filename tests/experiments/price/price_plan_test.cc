@@ -51,8 +51,13 @@ TEST(PricePlan, APrefixThatNoArmEndsInGoesNoFurtherThanItsBranches) {
 }
 
 TEST(PricePlan, ArmsAreEachBoundaryWhereACutMayLieAndEachWayToCut) {
-  PriceRequest request{.codecs = {"a", "b"}, .cuts = {{2}, {1, 2, 3}}, .blocks = 5, .rows = 5, .context = 8,
-                       .allowed_nat = {0.3}, .move = 1};
+  PriceRequest request{.codecs = {"a", "b"},
+                       .cuts = {{2}, {1, 2, 3}},
+                       .blocks = 5,
+                       .rows = 5,
+                       .context = 8,
+                       .allowed_nat = {0.3},
+                       .move = 1};
   // Nothing, three boundaries of two codecs, and S = 4 of two: S = 2 is block 2 alone.
   EXPECT_EQ(ArmsOf(request).all().size(), 1U + 6U + 2U);
   request.budget_nat = 0.8;  // a cut may move to block 4

@@ -1,11 +1,5 @@
-"""lh.price of plain modules and of Hugging Face's, against `longhaul price` on the same weights; and every bad input.
+"""lh.price of plain modules and of Hugging Face's, against `longhaul price` on the same weights; and every bad input."""
 
-    test_modules.py LONGHAUL PYTHON
-
-PYTHON: with transformers, where there is one.
-"""
-
-import io
 import json
 import os
 import pathlib
@@ -16,14 +10,14 @@ import sys
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "importing"))
-from common import SHAPE, Command, config, turned, write_hf  # noqa: E402
+from common import SHAPE, Command, turned, write_hf  # noqa: E402
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 import longhaul as lh  # noqa: E402
 
-LONGHAUL, PYTHON = sys.argv[1:3]
+LONGHAUL, PYTHON = os.environ["LONGHAUL_BINARY"], os.environ["LONGHAUL_EXPORT_PYTHON"]
 BLOCKS, CONTEXT, ROWS = 6, 24, 12
 CODECS, STAGES = ("int4-b64-h64", "minmax2-b64+sr"), (2, 4)
 
@@ -160,7 +154,7 @@ class Prices(unittest.TestCase):
         self.assertIn("<table>", prices._repr_html_())
 
     def test_a_model_of_hugging_face_costs_what_the_command_says(self):
-        if not self.command.__class__(LONGHAUL, PYTHON).has("transformers"):
+        if subprocess.run([PYTHON, "-c", "import transformers"], capture_output=True).returncode != 0:
             self.skipTest("no transformers")
         code = TRANSFORMERS.format(codecs=CODECS, stages=STAGES, rows=ROWS)
         done = subprocess.run([PYTHON, "-c", code, self.hf, self.text], capture_output=True, text=True)
@@ -252,4 +246,4 @@ class Prices(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main()
