@@ -22,8 +22,8 @@ absl::StatusOr<json> Ask(std::vector<std::string> words, const std::string& inpu
   if (!answer.ok()) return answer.status();
   json document = json::parse(answer->output, nullptr, /*allow_exceptions=*/false);
   if (answer->status == 0 && document.is_object()) return document;
-  return absl::InternalError(
-      fmt::format("the reader ended with status {} and no answer; what it said stands above", answer->status));
+  return absl::InternalError(fmt::format(
+      "the reader ended with status {} and no answer; what it said stands above", answer->status));
 }
 
 // "": none.
@@ -73,7 +73,8 @@ json DesignOf(const CampaignSpec& campaign) {
 
 }  // namespace
 
-absl::StatusOr<DesignForecast> ForecastFor(const CampaignSpec& campaign, const std::string& results) {
+absl::StatusOr<DesignForecast> ForecastFor(const CampaignSpec& campaign,
+                                           const std::string& results) {
   const absl::StatusOr<json> answer = Ask({"forecast", results}, DesignOf(campaign).dump());
   if (!answer.ok()) return answer.status();
   if (const std::string error = ErrorOf(*answer); !error.empty()) {
@@ -81,8 +82,8 @@ absl::StatusOr<DesignForecast> ForecastFor(const CampaignSpec& campaign, const s
     return absl::FailedPreconditionError(error);
   }
   return DesignForecast{.text = answer->at("text"),
-                            .advice = answer->at("advice"),
-                            .primary_resolvable = answer->at("primary_resolvable")};
+                        .advice = answer->at("advice"),
+                        .primary_resolvable = answer->at("primary_resolvable")};
 }
 
 absl::StatusOr<std::string> EstimateCampaign(Record& record, int64_t experiment, Detail detail) {

@@ -19,12 +19,13 @@ namespace longhaul {
 struct DesignForecast {
   std::string text = {};
   std::vector<std::string> advice = {};  // a line for each arm that will have no eta
-  bool primary_resolvable = false;       // 0.5 % per crossing in the primary contrast with 80 % power
+  bool primary_resolvable = false;  // 0.5 % per crossing in the primary contrast with 80 % power
   // Where the Python of this machine lacks a package: which, and how it is installed. Nothing else is said then.
   std::string missing = {};
 };
 // results: folder of the record, which need not be there; a pilot in it tells the noise.
-absl::StatusOr<DesignForecast> ForecastFor(const CampaignSpec& campaign, const std::string& results);
+absl::StatusOr<DesignForecast> ForecastFor(const CampaignSpec& campaign,
+                                           const std::string& results);
 
 // Estimates a campaign from its record, writes the estimates into it and returns the table that people read.
 // FailedPrecondition: runs of other files, or a Python that lacks a package.

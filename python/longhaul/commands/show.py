@@ -3,9 +3,9 @@ input: empty, or why it failed."""
 
 import sys
 
-from longhaul.analysis.advice import clipping_advice, data_advice, run_learnt_nothing
 from longhaul.commands import Parser
 from longhaul.record import Evaluation, open_record
+from longhaul.refusal import need
 from longhaul.report.documents import campaign_document, run_document, timing_document
 from longhaul.report.listing import run_line
 from longhaul.report.step_time import step_time_text
@@ -24,6 +24,7 @@ def parser():
 
 def run(options):
     error = sys.stdin.read()
+    need("numpy", "the last screen")
     with open_record(options.results) as record:
         {"run": _run, "line": _line, "campaign": _campaign, "timing": _timing}[options.what](record, options, error)
 
@@ -41,6 +42,7 @@ def _run(record, options, error):
         print(json_text(run_document(record, options.number, error)), end="")
     if error:
         return
+    from longhaul.analysis.advice import clipping_advice, data_advice, run_learnt_nothing
     row = record.run(options.number)
     if not options.json:
         print(run_line(record, row.id) if options.quiet else step_time_text(record, row, options.verbose), end="")
@@ -54,6 +56,7 @@ def _line(record, options, error):
 
 
 def _campaign(record, options, error):
+    from longhaul.analysis.advice import clipping_advice, data_advice
     runs = record.runs(options.number)
     if options.json:
         print(json_text(campaign_document(record, options.number, error)), end="")

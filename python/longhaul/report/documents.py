@@ -5,11 +5,10 @@
 
 import dataclasses
 
-from longhaul.analysis.advice import data_advice
 from longhaul.record import CodecSwitch, Crossing, Evaluation, Link, Record
 from longhaul.record import rows
 from longhaul.record.contents import read_contents
-from longhaul.refusal import Refused
+from longhaul.refusal import Refused, need
 from longhaul.report.listing import ListedExperiment, ListedRecord, ListedRun, launched, list_experiment
 from longhaul.report.step_time import judged, step_times
 from longhaul.report.timing import TimingFindings, timing_table
@@ -92,6 +91,12 @@ def _step_time(record, run):
             "outer_measured_s": t.outer_measured_s, "outer_predicted_s": t.outer_predicted_s, "note": t.note or None}
 
 
+def _notes(runs):
+    need("numpy", "the notes on a run's data")
+    from longhaul.analysis.advice import data_advice
+    return data_advice(runs)
+
+
 def _found(record, number):
     for row in record.experiments():
         if row.id == number:
@@ -108,7 +113,7 @@ def run_document(record: Record, number: int, error: str = "") -> dict:
         return error_document("longhaul.run/1", error or str(refused))
     listed = next(one for one in experiment.runs if one.row.id == number)
     return {**error_document("longhaul.run/1", error), "folder": record.folder, "experiment": experiment.row.id,
-            **_run(listed), "notes": data_advice([run]),
+            **_run(listed), "notes": _notes([run]),
             "evaluations": [dataclasses.asdict(e) for e in record.read(Evaluation, number)],
             "step_time": _step_time(record, run), "crossings": list(map(_crossing, record.read(Crossing, number))),
             "links": list(map(_link, record.read(Link, number))),
@@ -125,7 +130,7 @@ def experiment_document(record: Record, number: int, error: str = "") -> dict:
 
 
 def campaign_document(record: Record, number: int, error: str = "") -> dict:
-    return {**experiment_document(record, number, error), "notes": data_advice(record.runs(number))}
+    return {**experiment_document(record, number, error), "notes": _notes(record.runs(number))}
 
 
 def timing_document(record: Record, number: int, findings: TimingFindings, error: str = "") -> dict:

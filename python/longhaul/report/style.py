@@ -17,7 +17,7 @@ D0_REFERENCE = "reference@1"
 DASHES = ["-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 MOST_CURVES = 12  # more are no longer told apart
-MODEL_STYLES = {"M2": (0, (1, 3)), "M3": ":", "M4": "-.", "M5": (0, (4, 2, 1, 2, 1, 2))}
+MODEL_STYLES = {"M4": "-."}
 
 plt.rcParams.update({
     "font.size": 10.5, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "text.color": INK,

@@ -110,7 +110,7 @@ class RecordTest(unittest.TestCase):
     def test_the_standard_library_is_enough(self):
         self.made.run(self.made.experiment())
         program = ("import sys; sys.modules.update(dict.fromkeys(['numpy', 'scipy', 'pandas', 'matplotlib', 'torch']));"
-                   "import longhaul.report.listing as l; print(l.listing_text(l.records_below(sys.argv[1]), ''))")
+                   "from longhaul.commands import main; sys.exit(main(['list', sys.argv[1]]))")
         done = subprocess.run([sys.executable, "-c", program, self.made.folder], capture_output=True, text=True, check=False,
                               env={**os.environ, "LONGHAUL_READS": "1"})
         self.assertEqual(done.returncode, 0, done.stderr)
