@@ -42,7 +42,8 @@ TrainSpec MoeSpec(int stages, int groups, int64_t expert_parallel) {
           // is: norms and means are part of what is compared.
           .inner = {.lr = 3e-2, .warmup_steps = 2, .eps = 1e-3, .clip_norm = 0.05},
           .outer = {.inner_steps = 0, .algorithm = "dp"},
-          .seed = 7};
+          .seed = 7,
+          .hash_every = 1};
 }
 
 // By group, then stage.

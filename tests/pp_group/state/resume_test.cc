@@ -30,7 +30,8 @@ TrainSpec TinySpec() {
           .steps = 8,
           .inner = {.lr = 3e-3, .warmup_steps = 2},
           .outer = {.inner_steps = 0},
-          .seed = 7};
+          .seed = 7,
+          .hash_every = 1};
 }
 
 // Low-rank codecs send a tensor of fewer than 4096 elements as it is.
