@@ -1,5 +1,5 @@
-"""What makes losses worth less than they look: arms that learnt nothing, held-out text that was trained on. One line each,
-with the figures; none where nothing is to be said."""
+"""What makes losses worth less than they look: arms that learnt nothing, held-out text that was trained on. One line
+each, with the figures; none where nothing is to be said."""
 
 import math
 import re
@@ -20,8 +20,8 @@ def _unigram(run):
 
 
 def _judge(name, off, on, unigram_nat):
-    """The better of two mean losses lies above the unigram entropy of what it was evaluated on, within the margin below it, or
-    so near that its 95 % interval over seeds holds it."""
+    """The better of two mean losses lies above the unigram entropy of what it was evaluated on, within the margin below
+    it, or so near that its 95 % interval over seeds holds it."""
     if not off and not on:
         return []
     with_codec = not off or (on and sum(on) / len(on) < sum(off) / len(off))
@@ -30,9 +30,11 @@ def _judge(name, off, on, unigram_nat):
     if max(ends.high if ends else loss.value, loss.value + UNIGRAM_MARGIN_NAT) < unigram_nat:
         return []
     interval = f" [{ends.low:.3f}, {ends.high:.3f}]" if ends else ""
-    return [f"note: {name} learnt no more than byte frequencies: it ends at {loss.value:.3f}{interval} nat (codec "
-            f"{'on' if with_codec else 'off'}), and the unigram entropy of the held-out tokens is {unigram_nat:.3f}; it says "
-            "nothing of codecs"]
+    return [
+        f"note: {name} learnt no more than byte frequencies: it ends at {loss.value:.3f}{interval} nat (codec"
+        f" {'on' if with_codec else 'off'}), and the unigram entropy of the held-out tokens is {unigram_nat:.3f}; it"
+        " says nothing of codecs"
+    ]
 
 
 def learnt_nothing(a) -> list[str]:
@@ -60,20 +62,26 @@ def clipping_advice(runs: list[Run]) -> list[str]:
     clipped, steps = (sum(int(one[i]) for one in found if one) for i in (1, 2))
     if not steps or clipped / steps >= LEAST_CLIPPED_SHARE:
         return []
-    return [f"advice: clipping acted in {clipped} of {steps} steps of a stage, under {100 * LEAST_CLIPPED_SHARE:g} %; a "
-            "train.clip_norm that acts keeps single batches from moving a run"]
+    return [
+        f"advice: clipping acted in {clipped} of {steps} steps of a stage, under {100 * LEAST_CLIPPED_SHARE:g} %; a "
+        "train.clip_norm that acts keeps single batches from moving a run"
+    ]
 
 
 def data_advice(runs: list[Run]) -> list[str]:
-    """What makes a held-out loss another figure than that of unseen text: windows that are in the training text too, and a
-    training text that is passed more than once. Each line once."""
+    """What makes a held-out loss another figure than that of unseen text: windows that are in the training text too,
+    and a training text that is passed more than once. Each line once."""
     lines = {}
     for run in runs:
         seen, epochs = run.facts.get(HELD_OUT_IN_TRAINING, ""), run.facts.get(EPOCHS, "")
         if seen and not seen.startswith("0 "):
-            lines[f"note: {seen} held-out windows are in the training text: the held-out loss is lower than that of unseen "
-                  "text"] = None
+            lines[
+                f"note: {seen} held-out windows are in the training text: the held-out loss is lower than that of"
+                " unseen text"
+            ] = None
         if epochs and float(epochs) > 1:
-            lines[f"note: {epochs} epochs: {run.train_tokens} training tokens pass the training text more than once, and what a "
-                  "repeated token teaches is less than what a new one does"] = None
+            lines[
+                f"note: {epochs} epochs: {run.train_tokens} training tokens pass the training text more than once, and"
+                " what a repeated token teaches is less than what a new one does"
+            ] = None
     return list(lines)

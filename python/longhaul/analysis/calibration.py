@@ -1,6 +1,6 @@
-"""What a campaign changes for the planner: schema longhaul.calibration/1. "activation" has one entry per joint q, with the
-names of its arms; "arms" has every arm with what it changes, its efficiency and, where it may have one, its q. Numbers without
-an interval are left out, bounds say so."""
+"""What a campaign changes for the planner: schema longhaul.calibration/1. "activation" has one entry per joint q, with
+the names of its arms; "arms" has every arm with what it changes, its efficiency and, where it may have one, its q.
+Numbers without an interval are left out, bounds say so."""
 
 import math
 
@@ -10,14 +10,15 @@ from longhaul.analysis.changes import number_of, spec_of
 from longhaul.analysis.efficiency import JointEstimate
 from longhaul.tables import LOW_END, UPPER, json_text
 
-# Tensors as large as a planner's. In a small model's, blocks end with a short row and headers weigh: the same codec takes more
-# bits of an element there.
+# Tensors as large as a planner's. In a small model's, blocks end with a short row and headers weigh: the same codec
+# takes more bits of an element there.
 PLANNED_TENSOR = (4096, 8192)  # rows, columns
 
 
 def calibration(a: CampaignAnalysis, frame_bytes) -> dict:
     """Args:
-        frame_bytes: From the names of codecs to the most bytes of a frame of a PLANNED_TENSOR, None for what is no codec.
+        frame_bytes: From the names of codecs to the most bytes of a frame of a PLANNED_TENSOR, None for what is no
+        codec.
     """
     out = {"schema": "longhaul.calibration/1", "plan_sha256": a.experiment.plan_sha256, "commit": a.git_revision,
            "params": a.parameters, "activation": [], "arms": [], "conditions": _conditions(a)}
@@ -83,8 +84,8 @@ def _conditions(a):
 
 
 def _ratio(frame_bytes, codec):
-    """16 bits over those of the codec's largest frame of a planner's tensor, header included. 1 for "none": what is planned
-    with sends values of 16 bits. None: no codec of the catalogue."""
+    """16 bits over those of the codec's largest frame of a planner's tensor, header included. 1 for "none": what is
+    planned with sends values of 16 bits. None: no codec of the catalogue."""
     if codec == "none":
         return 1.0
     found = frame_bytes(codec)
@@ -93,12 +94,22 @@ def _ratio(frame_bytes, codec):
 
 def _entry(a, family: Family, evaluation, joint: JointEstimate, frame_bytes):
     first, q = family.arms[0], joint.q
-    entry = {"codec": family.codecs,
-             "direction": ("backward" if first.forward_codec == "none" else
-                           "forward" if first.backward_codec == "none" else "both"),
-             "arms": [arm.name for arm in family.arms], "reference": first.reference, "eval": evaluation,
-             "q": q.value, "q_ci": _ends(q), "level": q.interval.level, "method": q.interval.method, "seeds": joint.seeds,
-             "by_S": [], "delta_nat": []}
+    entry = {
+        "codec": family.codecs,
+        "direction": (
+            "backward" if first.forward_codec == "none" else "forward" if first.backward_codec == "none" else "both"
+        ),
+        "arms": [arm.name for arm in family.arms],
+        "reference": first.reference,
+        "eval": evaluation,
+        "q": q.value,
+        "q_ci": _ends(q),
+        "level": q.interval.level,
+        "method": q.interval.method,
+        "seeds": joint.seeds,
+        "by_S": [],
+        "delta_nat": [],
+    }
     if q.bound == LOW_END:
         entry["q_ci_low_bound"] = "<="
     if family.bits_per_element > 0:
@@ -113,7 +124,9 @@ def _entry(a, family: Family, evaluation, joint: JointEstimate, frame_bytes):
             continue
         entry["by_S"].append({"S": arm.stages, "crossings": arm.crossings, "arm": arm.name, "ln_eta": e.ln_eta.value,
                               "ci": _ends(e.ln_eta)} | ({"ci_low_bound": "<="} if e.ln_eta.bound == LOW_END else {}))
-        entry["delta_nat"].append({"S": arm.stages, "arm": arm.name, "value": e.delta_nat.value, "ci": _ends(e.delta_nat)})
+        entry["delta_nat"].append(
+            {"S": arm.stages, "arm": arm.name, "value": e.delta_nat.value, "ci": _ends(e.delta_nat)}
+        )
     if evaluation == "off":
         if family.depths:
             _add_depth(family, entry)
@@ -123,9 +136,9 @@ def _entry(a, family: Family, evaluation, joint: JointEstimate, frame_bytes):
 
 
 def _add_depth(family, entry):
-    """The power of the depth, and the model that held: -ln eta = a (S-1)^gamma beside the planner's q^K, which stays right
-    where `chosen` is M1. The planner takes q at S = 2 and bends what lies deeper by gamma: both of M4, and only where the
-    depths speak against M1."""
+    """The power of the depth, and the model that held: -ln eta = a (S-1)^gamma beside the planner's q^K, which stays
+    right where `chosen` is M1. The planner takes q at S = 2 and bends what lies deeper by gamma: both of M4, and only
+    where the depths speak against M1."""
     depths, k = family.depths, family.directions
     gamma, a_of_m4 = depths.gamma, depths.per_boundary(k)
     if depths.chosen != "M1" and gamma and gamma.interval.low > 0 and a_of_m4:
@@ -173,8 +186,8 @@ def _eta_entry(groups, inner_steps, eta, seeds):
 
 
 def _diloco(a):
-    """eta_diloco (every cell), eta_outer (every algorithm), eta_H, eta_r, eta_c, interaction and power_of_H; what has no
-    interval is left out. The planner's factors are of one convention of the batch; of the other it gets totals."""
+    """eta_diloco (every cell), eta_outer (every algorithm), eta_H, eta_r, eta_c, interaction and power_of_H; what has
+    no interval is left out. The planner's factors are of one convention of the batch; of the other it gets totals."""
     out: dict[str, list] = {}
 
     def add(key, entry):

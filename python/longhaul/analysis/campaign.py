@@ -50,12 +50,12 @@ class Arm:
     crossings: int  # K: S - 1 per compressed direction
     outcomes: list[Outcome] = field(default_factory=list)
     trained_fraction: float = 1.0  # D / D0 as trained: tokens are rounded to whole steps
-    # Of an arm: whose losses are subtracted, and in what else than stages and boundary codecs the two differ. With anything
-    # in `changes` there is an eta and no q: a loss would be booked on crossings that the change made.
+    # Of an arm: whose losses are subtracted, and in what else than stages and boundary codecs the two differ. With
+    # anything in `changes` there is an eta and no q: a loss would be booked on crossings that the change made.
     reference: str = ""
     changes: list[SpecChange] = field(default_factory=list)
-    # Where a run was made by another build, or on another path through the CPU, than its reference: which seed and what.
-    # Their bits were to agree but for what crossings lose, so there is no q.
+    # Where a run was made by another build, or on another path through the CPU, than its reference: which seed and
+    # what. Their bits were to agree but for what crossings lose, so there is no q.
     other_build: str = ""
     held_out: bool = False  # by the plan: it joins no fit over depths
     off: Efficiency | None = None  # by evaluation; None: see note
@@ -83,7 +83,9 @@ class Arm:
     @property
     def diverged(self) -> int:
         """Of the lost. A run that ended with a loss that is no number diverged too."""
-        return sum(o.lost and (o.run.status == "diverged" or (o.run.status == "ok" and o.evaluated)) for o in self.outcomes)
+        return sum(
+            o.lost and (o.run.status == "diverged" or (o.run.status == "ok" and o.evaluated)) for o in self.outcomes
+        )
 
     @property
     def lost_text(self) -> str:
@@ -145,8 +147,8 @@ class Arm:
         return {seed: loss for seed, loss in sorted(found) if loss is not None}
 
     def family_key(self, codecs: bool = True) -> tuple:
-        """The reference and the resolved spec without what may differ in a family; without `codecs` also without what may
-        differ between its directions."""
+        """The reference and the resolved spec without what may differ in a family; without `codecs` also without what
+        may differ between its directions."""
         left_out = ("stages =", "seed =") + (() if codecs else ("forward =", "backward ="))
         return self.reference, *(line for line in self.first.spec_toml.split("\n") if not line.startswith(left_out))
 
@@ -193,8 +195,8 @@ class Family:
 
 @dataclass
 class IdentityCheck:
-    """An arm that must, or at least may, have the very bits of its reference: nothing it does loses any. Runs of the same
-    seed, step by step."""
+    """An arm that must, or at least may, have the very bits of its reference: nothing it does loses any. Runs of the
+    same seed, step by step."""
 
     arm: str
     reference: str
@@ -211,7 +213,9 @@ class IdentityCheck:
     def text(self) -> str:
         text = f"{'A/A' if self.same_spec else 'lossless'} {self.arm} against {self.reference}: "
         many = "" if self.other_builds == 1 else "s"
-        others = f"; {self.other_builds} seed{many} not compared: of another build or CPU path" if self.other_builds else ""
+        others = (
+            f"; {self.other_builds} seed{many} not compared: of another build or CPU path" if self.other_builds else ""
+        )
         if not self.seeds:
             return f"{text}no pair of runs yet{others}"
         if self.identical_seeds == self.seeds:
@@ -234,8 +238,8 @@ class CampaignAnalysis:
     identities: list[IdentityCheck] = field(default_factory=list)
     failed_controls: list[str] = field(default_factory=list)  # why, one each; with any there is no conclusion
     parameters: int = 0  # N
-    # Of a paired difference, pooled over controls and arms with a q. Arms with the bits of their reference do not count:
-    # they have no noise to show.
+    # Of a paired difference, pooled over controls and arms with a q. Arms with the bits of their reference do not
+    # count: they have no noise to show.
     sd_delta_nat: float = 0.0
     rho: float = 0.0  # 1 - sd_delta^2 / (2 sigma^2)
     git_revision: str = ""  # of all runs: "1a2b, 3c4d" where they are of several
@@ -271,8 +275,11 @@ class CampaignAnalysis:
                 effect = detectable_effect(n) * self.sd_delta_nat / self.curve.slope_nat / crossings
                 parts.append(f"{100 * effect:.2f} % at S = {depth_text(stages, crossings)}")
         if not parts:
-            return ("Every arm has the bits of its reference: there is no noise to resolve against." if max(seeds.values()) > 1
-                    else "One seed gives no interval: this record resolves nothing and has no headline.")
+            return (
+                "Every arm has the bits of its reference: there is no noise to resolve against."
+                if max(seeds.values()) > 1
+                else "One seed gives no interval: this record resolves nothing and has no headline."
+            )
         return f"Losses per crossing below {', '.join(parts)} are invisible in this design (80 % power, two-sided 5 %)."
 
     @property
@@ -361,12 +368,14 @@ def _collect_arms(record, runs):
 
 
 def _parameters(run):
-    """Weights of the GPT: token and position embeddings, 12 D^2 a block, an untied head. Biases and norms, under 2 % at the
-    smallest sizes, are left out; the run's own count wins."""
+    """Weights of the GPT: token and position embeddings, 12 D^2 a block, an untied head. Biases and norms, under 2 % at
+    the smallest sizes, are left out; the run's own count wins."""
     if run.facts.get("parameters"):
         return int(run.facts["parameters"])
     spec = spec_of(run)
-    width, blocks, vocab, context = (number_of(spec, f"model.{key}") or 0 for key in ("width", "blocks", "vocab", "context"))
+    width, blocks, vocab, context = (
+        number_of(spec, f"model.{key}") or 0 for key in ("width", "blocks", "vocab", "context")
+    )
     return 12 * blocks * width * width + (2 * vocab + context) * width
 
 
@@ -391,7 +400,7 @@ def build_of(run: Run) -> list[tuple[str, str]]:
 
 
 def _other_build(run, reference):
-    """"revision 1a2b against 3c4d"; "": of one build and one path through the CPU. What one does not say is no difference."""
+    """"revision 1a2b against 3c4d"; "": of one build and CPU path. What one does not say is no difference."""
     return ", ".join(f"{name} {ours} against {theirs}"
                      for (name, ours), (_, theirs) in zip(build_of(run), build_of(reference))
                      if ours and theirs and ours != theirs)
@@ -427,7 +436,9 @@ def _fit_curve(a):
         a.curve_note = f"no reference curve over survivors: {', '.join(lost)}"
         return
     # Budgets as they were trained: tokens are rounded to whole steps.
-    d0 = next((arm.first.train_tokens for arm in reversed(a.arms) if arm.role == "reference" and arm.budget_fraction == 1), 0)
+    d0 = next(
+        (arm.first.train_tokens for arm in reversed(a.arms) if arm.role == "reference" and arm.budget_fraction == 1), 0
+    )
     runs = []
     for arm in a.arms if d0 else []:
         arm.trained_fraction = arm.first.train_tokens / d0
@@ -445,9 +456,9 @@ def _held_out_hash(arm):
 
 
 def other_text(reference: tuple[str, str], arm: tuple[str, str]) -> str:
-    """Why the held-out losses of two arms, each a spec and the hash of its held-out tokens ("": nobody told), were taken of
-    different texts: the settings in which they differ; "": they were not. Other training data are no reason where the
-    held-out text is the same. Of a vocabulary the loss is a logarithm over its size."""
+    """Why the held-out losses of two arms, each a spec and the hash of its held-out tokens ("": nobody told), were
+    taken of different texts: the settings in which they differ; "": they were not. Other training data are no reason
+    where the held-out text is the same. Of a vocabulary the loss is a logarithm over its size."""
     (spec, was), (own, now) = reference, arm
     known = was != "" and now != ""
     own_text = "\neval = " in spec and "\neval = " in own
@@ -589,7 +600,9 @@ def _first_difference(record, ours, theirs, check):
 def _check_identities(record, a):
     for arm in a.arms:
         repeats = arm.role == "control" and arm.budget_fraction == 1
-        lossless = arm.role == "arm" and not arm.changes and _lossless(arm.forward_codec) and _lossless(arm.backward_codec)
+        lossless = (
+            arm.role == "arm" and not arm.changes and _lossless(arm.forward_codec) and _lossless(arm.backward_codec)
+        )
         reference = a.reference_of(arm)
         if not (repeats or lossless) or not reference:
             continue
@@ -614,15 +627,17 @@ def _check_identities(record, a):
 
 
 def _missed(curve, arm):
-    """An uncompressed run of another budget: the curve must give back its budget. "": it does, or nothing can be said yet.
-    One true control in a hundred fails, not one in twenty."""
+    """An uncompressed run of another budget: the curve must give back its budget. "": it does, or nothing can be said
+    yet. One true control in a hundred fails, not one in twenty."""
     try:
         eta = efficiency.estimate_arm(curve, curve.d0_loss_by_seed, arm.losses(), 0, 0.99).eta
     except NotEstimated:
         return ""
     if not eta.interval or eta.interval.low - _ROUNDING <= arm.trained_fraction <= eta.interval.high + _ROUNDING:
         return ""
-    return f"{arm.name} has a true eta of {arm.trained_fraction:.4f} and was recovered as {with_interval(eta, 3)} (99 %)"
+    return (
+        f"{arm.name} has a true eta of {arm.trained_fraction:.4f} and was recovered as {with_interval(eta, 3)} (99 %)"
+    )
 
 
 def _deaf(a):
@@ -647,6 +662,8 @@ def _check_controls(a):
     a.failed_controls = [why for arm in controls if (why := _missed(a.curve, arm))]
     if why := _deaf(a):
         a.failed_controls.append(why)
-    a.failed_controls += [check.text for check in a.identities if check.same_spec and check.identical_seeds < check.seeds]
+    a.failed_controls += [
+        check.text for check in a.identities if check.same_spec and check.identical_seeds < check.seeds
+    ]
     for arm in a.arms if a.failed_controls else []:
         arm.controls_failed = True

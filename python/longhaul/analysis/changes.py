@@ -23,8 +23,8 @@ class SpecChange:
 
 
 def _keys(toml):
-    """The engine's own TOML has one "[table]", "[[table]]" or "key = value" a line. The tables of an array are told apart
-    by their place in it: "fault[0].what"."""
+    """The engine's own TOML has one "[table]", "[[table]]" or "key = value" a line. The tables of an array are told
+    apart by their place in it: "fault[0].what"."""
     keys, table, met = {}, "", {}
     for line in toml.split("\n"):
         if line.startswith("[["):
@@ -59,8 +59,8 @@ def changes_text(changes: list[SpecChange]) -> str:
 
 
 def compressed_crossings(stages: int, forward: str, backward: str) -> int:
-    """K: for each direction S - 1, none where the codec is "none", or as many boundaries as its text names. No name of a
-    codec has a comma, a semicolon or a space."""
+    """K: for each direction S - 1, none where the codec is "none", or as many boundaries as its text names. No name of
+    a codec has a comma, a semicolon or a space."""
     def of(codecs):
         if codecs == "none":
             return 0

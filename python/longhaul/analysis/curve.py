@@ -64,7 +64,7 @@ class MonotoneCubic:
                 + t * (t - 2 * u) * self.tangent[i + 1])
 
     def inverse(self, down_to: float) -> float:
-        """The first x at which a curve that falls has come down to `down_to`; a point's own value gives back the point."""
+        """The first x at which a falling curve has come down to `down_to`; a point's own value gives back the point."""
         if down_to >= self.y[0]:
             return self.x[0] + (down_to - self.y[0]) / self._outer(False)
         i = next((i for i, y in enumerate(self.y[1:]) if y <= down_to), None)
@@ -109,7 +109,8 @@ class ReferenceCurve:
     # twice as wide, and the error of an interpolation grows at least as the gap does. Of ln eta, midway between two
     # budgets; 0 at a budget.
     own_error: float = 0.0
-    # That every pseudo-control is found but for noise: the smallest p of their t tests, by Holm. None: none, or one seed.
+    # That every pseudo-control is found but for noise: the smallest p of their t tests, by Holm. None: none, or one
+    # seed.
     lack_of_fit_p: float | None = None
 
     @property
@@ -120,8 +121,8 @@ class ReferenceCurve:
         return self.mean.at(math.log(budget))
 
     def ln_budget(self, delta_nat: float, without: int | None = None) -> float:
-        """Which mean loss of the curve an arm has that is `delta_nat` above the D0 runs, as ln(D/D0); `without` the seed
-        of this place in `seeds`, whose own D0 loss goes with it."""
+        """Which mean loss of the curve an arm has that is `delta_nat` above the D0 runs, as ln(D/D0); `without` the
+        seed of this place in `seeds`, whose own D0 loss goes with it."""
         curve = self.mean if without is None else self.without[without]
         return curve.inverse(curve.at(0.0) + delta_nat)
 
@@ -152,9 +153,10 @@ def fit_reference(runs) -> ReferenceCurve:
     for b in range(len(budgets) - 1):
         if not mean[b + 1] < mean[b]:
             raise NotEstimated(
-                f"reference curve: the mean loss does not fall from {budgets[b]:.4g} D0 ({mean[b]:.4f} nat) to "
-                f"{budgets[b + 1]:.4g} D0 ({mean[b + 1]:.4f} nat): more tokens did not help; the budgets are too close or "
-                "too small, or the seeds too few")
+                f"reference curve: the mean loss does not fall from {budgets[b]:.4g} D0 ({mean[b]:.4f} nat) to"
+                f" {budgets[b + 1]:.4g} D0 ({mean[b + 1]:.4f} nat): more tokens did not help; the budgets are too close"
+                " or too small, or the seeds too few"
+            )
     without = [np.delete(losses, j, axis=0).mean(axis=0) for j in range(len(seeds))] if len(seeds) > 1 else []
     curves = [MonotoneCubic.through(x, one) for one in without]
     moves = _moves([-one.tangent_at(0.0) for one in curves]) if curves else []
@@ -186,9 +188,9 @@ def _find_pseudo_controls(x, means, curve):
 
 
 def curve_error(curve: ReferenceCurve, terms) -> float:
-    """The standard error (ln eta) that the curve itself adds to the sum over `terms`, tuples (weight, from, to), of weight
-    (ln budget to - ln budget from). Between two neighbouring budgets its error is one number, from gap to gap they are
-    independent; behind the last budget it grows with the distance."""
+    """The standard error (ln eta) that the curve itself adds to the sum over `terms`, tuples (weight, from, to), of
+    weight (ln budget to - ln budget from). Between two neighbouring budgets its error is one number, from gap to gap
+    they are independent; behind the last budget it grows with the distance."""
     x = curve.mean.x
     by_gap = [0.0] * (len(x) + 1)
     for weight, start, end in terms:
@@ -210,6 +212,8 @@ def curve_error_text(c: ReferenceCurve) -> str:
         return "No budget lies between two others: nothing tells how far the curve is off."
     worst = max(c.pseudo_controls, key=lambda one: abs(one.error.value))
     known = "" if c.lack_of_fit_p is None else f" (p {c.lack_of_fit_p:.3f} for no such error, Holm)"
-    return (f"Left out and found again, a budget of {worst.budget:.3f} D0 comes out as "
-            f"{worst.budget * math.exp(worst.error.value):.3f} D0 at the worst; beyond the seeds' noise the curve is taken to "
-            f"be off by {100 * c.own_error:.2f} % of eta midway between two{known}.")
+    return (
+        f"Left out and found again, a budget of {worst.budget:.3f} D0 comes out as"
+        f" {worst.budget * math.exp(worst.error.value):.3f} D0 at the worst; beyond the seeds' noise the curve is taken"
+        f" to be off by {100 * c.own_error:.2f} % of eta midway between two{known}."
+    )

@@ -212,8 +212,13 @@ def compare_depths(curve: ReferenceCurve, reference: dict, arms: list[DepthArm])
             out.note = str(why)
             continue
         out.theta, out.influence = [float(one) for one in fit.theta], fit.influence
-        out.parameters = {name: widened(fit.parameter(p), data.on_curve(fit.by_point[p])) for p, name in enumerate(names)}
-        for one, without, stages in [*((data, {s}, s) for s in depths[1:]), *((beyond, far | {s}, s) for s in sorted(far))]:
+        out.parameters = {
+            name: widened(fit.parameter(p), data.on_curve(fit.by_point[p])) for p, name in enumerate(names)
+        }
+        for one, without, stages in [
+            *((data, {s}, s) for s in depths[1:]),
+            *((beyond, far | {s}, s) for s in sorted(far)),
+        ]:
             if one is not None and len(one.y) > 1:  # one seed has no standard error
                 out.held_out += _hold_out(model, one, without, stages)
     return DepthComparison(len(data.y), fits["M1"], fits["M4"])

@@ -1,18 +1,17 @@
 """DiLoCo's efficiency factor by factor, codec off at evaluation. eta(M, H, c): tokens that the unsplit reference,
-synchronous data parallel with the same global batch and the same rows a step, would have needed over tokens that M groups
-with H inner steps and outer codec c took.
+synchronous data parallel with the same global batch and the same rows a step, would have needed over tokens that M
+groups with H inner steps and outer codec c took.
 
     eta_H(H | M)        = eta(M, H, 0) / eta(M, 1, 0)
     eta_replicas(M | H) = eta(M, H, 0) / eta(1, H, 0)
     eta_c(c | M, H)     = eta(M, H, c) / eta(M, H, 0)
 
-The planner multiplies a function of H by one of M. With M = 1 nothing can diverge, so the split that it is given starts from
-M0, the smallest measured M above 1: eta_H = eta(M0, H, 0) and eta_replicas = eta(M, H, 0) / eta(M0, H, 0).
+The planner multiplies a function of H by one of M. With M = 1 nothing can diverge, so the split that it is given starts
+from M0, the smallest measured M above 1: eta_H = eta(M0, H, 0) and eta_replicas = eta(M, H, 0) / eta(M0, H, 0).
 
-Two conventions of the batch, never mixed in a factor: global-batch-matched, against the D0 reference, whose batch the groups
-share out; and local-batch-matched, where every group has the D0 reference's batch, against data parallel over the same larger
-global batch (an arm of its own, outer.algorithm = "dp").
-"""
+Two conventions of the batch, never mixed in a factor: global-batch-matched, against the D0 reference, whose batch the
+groups share out; and local-batch-matched, where every group has the D0 reference's batch, against data parallel over
+the same larger global batch (an arm of its own, outer.algorithm = "dp"). """
 
 import math
 from dataclasses import dataclass, field
@@ -26,8 +25,8 @@ from longhaul.tables import Measured
 
 @dataclass
 class Cell:
-    """An arm with an outer step: it differs from its reference in nothing but groups, the outer step and how the same global
-    batch is shared out, and for joint cells in stages and boundary codecs."""
+    """An arm with an outer step: it differs from its reference in nothing but groups, the outer step and how the same
+    global batch is shared out, and for joint cells in stages and boundary codecs."""
 
     arm: str
     local_batch: bool  # its reference is an arm of data parallel, not D0's
@@ -44,8 +43,8 @@ class Cell:
 
 @dataclass
 class OuterArm:
-    """An arm whose groups meet by an algorithm, at the rates that the campaign gave it: another one than DiLoCo, or DiLoCo at
-    an inner rate of its own. All of D0, the reference's global batch, no boundary."""
+    """An arm whose groups meet by an algorithm, at the rates that the campaign gave it: another one than DiLoCo, or
+    DiLoCo at an inner rate of its own. All of D0, the reference's global batch, no boundary."""
 
     arm: str
     algorithm: str
@@ -126,8 +125,16 @@ def _cells(a):
         spec = _outer_spec(a, arm, OUTER_CELL_KEYS)
         if not spec or _algorithm(spec) != "diloco" or spec("outer.inner_steps", 0) < 1:
             continue
-        cells.append(Cell(arm.name, arm.reference != "reference@1", spec("outer.groups", 1), spec("outer.inner_steps", 0),
-                          spec("outer.codec", "none"), f"{arm.codecs}, S = {arm.stages}" if arm.crossings else ""))
+        cells.append(
+            Cell(
+                arm.name,
+                arm.reference != "reference@1",
+                spec("outer.groups", 1),
+                spec("outer.inner_steps", 0),
+                spec("outer.codec", "none"),
+                f"{arm.codecs}, S = {arm.stages}" if arm.crossings else "",
+            )
+        )
     return cells
 
 
@@ -207,16 +214,33 @@ class _Factors:
             pipeline = next((arm for arm in self.a.arms if arm.has_q and
                              (arm.reference, arm.stages, arm.forward_codec, arm.backward_codec) ==
                              (joint.reference, joint.stages, joint.forward_codec, joint.backward_codec)), None)
-            self.add(Factor(INTERACTION, f"interaction of {cell.boundary} and M = {m}, H = {h}", m, h, terms=["act", "H"]),
-                     (1, joint), (-1, pipeline), (-1, self.at(m, h)))
+            self.add(
+                Factor(INTERACTION, f"interaction of {cell.boundary} and M = {m}, H = {h}", m, h, terms=["act", "H"]),
+                (1, joint),
+                (-1, pipeline),
+                (-1, self.at(m, h)),
+            )
             return
-        self.add(Factor(INTERACTION, f"interaction of {cell.boundary} and {cell.codec} at M = {m}, H = {h}", m, h, cell.codec,
-                        terms=["act", "c"]),
-                 (1, joint), (-1, self.at(m, h, "none", cell.boundary)), (-1, self.at(m, h, cell.codec)), (1, self.at(m, h)))
+        self.add(
+            Factor(
+                INTERACTION,
+                f"interaction of {cell.boundary} and {cell.codec} at M = {m}, H = {h}",
+                m,
+                h,
+                cell.codec,
+                terms=["act", "c"],
+            ),
+            (1, joint),
+            (-1, self.at(m, h, "none", cell.boundary)),
+            (-1, self.at(m, h, cell.codec)),
+            (1, self.at(m, h)),
+        )
 
     def split(self):
         plain = [c for c in self.cells if c.plain]
-        replicas, inner_steps = sorted({c.groups for c in plain if c.groups > 1}), sorted({c.inner_steps for c in plain})
+        replicas, inner_steps = sorted({c.groups for c in plain if c.groups > 1}), sorted(
+            {c.inner_steps for c in plain}
+        )
         for m in replicas[1:]:
             for h in inner_steps:
                 self.add(Factor(SPLIT_REPLICAS, f"eta_replicas({m} over {replicas[0]} | H = {h})", m, h),
@@ -227,5 +251,8 @@ class _Factors:
             arms = [(math.log(h), self.at(m, h)) for h in inner_steps if h > 1 and self.at(m, h)]
             squares = sum(ln * ln for ln, _ in arms)
             if len(arms) > 1:
-                self.add(Factor(EXPONENT, f"alpha of eta_H = H^-alpha at M = {m}", m),
-                         *((-ln / squares, arm) for ln, arm in arms), (sum(ln for ln, _ in arms) / squares, self.at(m, 1)))
+                self.add(
+                    Factor(EXPONENT, f"alpha of eta_H = H^-alpha at M = {m}", m),
+                    *((-ln / squares, arm) for ln, arm in arms),
+                    (sum(ln for ln, _ in arms) / squares, self.at(m, 1)),
+                )

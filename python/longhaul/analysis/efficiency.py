@@ -25,10 +25,10 @@ NO_Q = "no q"  # the arm changes more than stages and boundary codecs, or crosse
 
 @dataclass
 class LnEtaRows:
-    """ln eta of several arms over the same seeds. Both ends of a pair are read off the curve, at their mean losses above
-    the D0 runs of the same seeds: an arm far from D0 is judged by the slope there. What one seed says is its jackknife
-    pseudo-value, n theta - (n - 1) theta without the seed, with its share in the curve; any sum or fit of ln eta is made
-    of these, and their spread over seeds is its error."""
+    """ln eta of several arms over the same seeds. Both ends of a pair are read off the curve, at their mean losses
+    above the D0 runs of the same seeds: an arm far from D0 is judged by the slope there. What one seed says is its
+    jackknife pseudo-value, n theta - (n - 1) theta without the seed, with its share in the curve; any sum or fit of ln
+    eta is made of these, and their spread over seeds is its error."""
 
     seeds: list[int]
     value: np.ndarray  # [pair]; the mean of its pseudo-values
@@ -78,8 +78,8 @@ def sum_of_ln_eta(curve: ReferenceCurve, rows: LnEtaRows, weights, level: float 
 
 
 def estimate_contrast(curve: ReferenceCurve, terms, level: float = 0.95) -> tuple[Measured, int]:
-    """A sum of weight times ln eta over `terms` (weight, reference, arm), and its seeds. What the terms share, the seed's
-    luck and its part in the curve, enters once: seeds are carried through the whole sum.
+    """A sum of weight times ln eta over `terms` (weight, reference, arm), and its seeds. What the terms share, the
+    seed's luck and its part in the curve, enters once: seeds are carried through the whole sum.
 
     Raises:
         NotEstimated: No seed has every run, or a term lies below the smallest reference budget.
@@ -116,8 +116,9 @@ class Efficiency:
 
 
 def estimate_arm(curve: ReferenceCurve, reference: dict, arm: dict, crossings: int, level: float = 0.95) -> Efficiency:
-    """An arm against `reference`: the curve's own D0 runs, or the runs of an arm that has every change of this one but the
-    codecs; each at its own place on the curve. Seeds without a partner are left out. crossings = 0: the arm has no q.
+    """An arm against `reference`: the curve's own D0 runs, or the runs of an arm that has every change of this one but
+    the codecs; each at its own place on the curve. Seeds without a partner are left out. crossings = 0: the arm has no
+    q.
 
     Raises:
         NotEstimated: As ln_eta_by_seed.
@@ -135,8 +136,8 @@ def estimate_arm(curve: ReferenceCurve, reference: dict, arm: dict, crossings: i
 
 
 def delta_without_eta(reference: dict, arm: dict) -> Measured | None:
-    """What is left where the reference has no place on the curve: the mean of arm less reference, nat, over the seeds that
-    both have. None: none has both."""
+    """What is left where the reference has no place on the curve: the mean of arm less reference, nat, over the seeds
+    that both have. None: none has both."""
     deltas = [arm[seed] - reference[seed] for seed in sorted(arm) if seed in reference]
     return mean_of(deltas) if deltas else None
 
@@ -153,8 +154,8 @@ class JointEstimate:
 
 
 def estimate_joint(curve: ReferenceCurve, reference: dict, arms, level: float = 0.95) -> JointEstimate:
-    """Least squares over `arms`, (crossings, losses) each; the reference at K = 0 and u, the luck of its runs, which all
-    arms share. Where only the interval's low end lies below the smallest budget, q is cut there.
+    """Least squares over `arms`, (crossings, losses) each; the reference at K = 0 and u, the luck of its runs, which
+    all arms share. Where only the interval's low end lies below the smallest budget, q is cut there.
 
     Raises:
         NotEstimated: No seed has all arms, all K are 0, or the fit puts the deepest arm below the smallest budget.
@@ -177,8 +178,8 @@ def estimate_joint(curve: ReferenceCurve, reference: dict, arms, level: float = 
 
 
 def assumed_q(directions: int) -> float:
-    """What planning assumes for one of the crossings that an arm has: 0.995 with both directions compressed; with one, the
-    crossing is all that a boundary has, for which 0.995^2 = 0.990 is assumed."""
+    """What planning assumes for one of the crossings that an arm has: 0.995 with both directions compressed; with one,
+    the crossing is all that a boundary has, for which 0.995^2 = 0.990 is assumed."""
     return ASSUMED_Q * ASSUMED_Q if directions == 1 else ASSUMED_Q
 
 

@@ -16,8 +16,8 @@ from longhaul.record import Simulated, Step
 from longhaul.record.rows import SIMULATED_CLOCK
 from longhaul.tables import Measured
 
-# A training loss of single steps is noise around its trend: it is reached at the first step from which the mean of so many
-# steps back, over groups, is at or below it.
+# A training loss of single steps is noise around its trend: it is reached at the first step from which the mean of so
+# many steps back, over groups, is at or below it.
 STEPS_OF_A_LOSS = 20
 
 
@@ -150,7 +150,9 @@ def _depths(a, family):
     # Arms of S = 16 that the plan keeps out of the family, all else being equal: a fit is tried on them.
     held_out = [arm for arm in a.arms if arm.held_out and arm.stages >= HELD_OUT_STAGES and arm.has_q and arm.off
                 and not arm.off.is_bound and arm.family_key() == key]
-    return compare_depths(a.curve, reference_losses(a, family.arms[0]), [_depth_arm(arm) for arm in family.arms + held_out])
+    return compare_depths(
+        a.curve, reference_losses(a, family.arms[0]), [_depth_arm(arm) for arm in family.arms + held_out]
+    )
 
 
 def _find_q(a, forward, backward, out):
@@ -200,7 +202,9 @@ def _collect_directions(a):
             if backward and not _sibling(a, family, codec, codec):
                 _find_directions(a, family, backward, None)
             continue
-        forward, backward = _sibling(a, family, arm.forward_codec, "none"), _sibling(a, family, "none", arm.backward_codec)
+        forward, backward = _sibling(a, family, arm.forward_codec, "none"), _sibling(
+            a, family, "none", arm.backward_codec
+        )
         if forward and backward:
             _find_directions(a, forward, backward, family)
 
@@ -222,10 +226,10 @@ def _place(arm):
 
 
 def _collect_contrasts(a):
-    """Position (M6, -ln eta = sum over cuts of a(l/L)), from arms of one codec pair with one boundary each: tilt, the slope
-    of -ln eta over l/L; bow, twice the coefficient of (l/L - 1/2)^2 beside both; and -ln eta of an arm with several cuts less
-    the sum over arms that have each of these cuts alone. Learning rate: arms of one codec pair and depth against references
-    with the same other rate."""
+    """Position (M6, -ln eta = sum over cuts of a(l/L)), from arms of one codec pair with one boundary each: tilt, the
+    slope of -ln eta over l/L; bow, twice the coefficient of (l/L - 1/2)^2 beside both; and -ln eta of an arm with
+    several cuts less the sum over arms that have each of these cuts alone. Learning rate: arms of one codec pair and
+    depth against references with the same other rate."""
     places = [(arm, *_place(arm)) for arm in a.arms if arm.has_q]
     alone: dict[tuple, dict] = {}  # by where the one cut is
     for arm, cuts, _ in places:
@@ -242,7 +246,11 @@ def _collect_contrasts(a):
         found.append(contrast(a, f"M6, bow of -ln eta over l/L, {arms[0].codecs}",
                               list(zip(-2 * p2 / (p2 ** 2).sum(), arms))))
         for arm, cuts, _ in places:
-            if (arm.reference, arm.forward_codec, arm.backward_codec) == pair and len(cuts) > 1 and all(c in at for c in cuts):
+            if (
+                (arm.reference, arm.forward_codec, arm.backward_codec) == pair
+                and len(cuts) > 1
+                and all(c in at for c in cuts)
+            ):
                 found.append(contrast(a, f"M6, -ln eta of {arm.name} less the sum of its {len(cuts)} cuts alone",
                                       [(-1.0, arm), *((1.0, at[cut]) for cut in cuts)]))
     _collect_rates(a, places)
@@ -292,8 +300,8 @@ def _test_arm(name, arm):
 
 
 def _test_secondary(a):
-    """The other depths of the primary codec pair, each direction of it alone at the primary's S, and whether depth adds up;
-    Holm over all of them. What cannot be tested stays in the family."""
+    """The other depths of the primary codec pair, each direction of it alone at the primary's S, and whether depth adds
+    up; Holm over all of them. What cannot be tested stays in the family."""
     primary = a.arm(a.findings.primary)
     family = next((family for family in a.families if any(arm is primary for arm in family.arms)), None)
     if not family:

@@ -1,5 +1,5 @@
-"""What a design can resolve, said before its first run. Noise is that of an earlier campaign of the record with at least three
-seeds (a pilot) where there is one, else assumed and labelled so."""
+"""What a design can resolve, said before its first run. Noise is that of an earlier campaign of the record with at
+least three seeds (a pilot) where there is one, else assumed and labelled so."""
 
 import math
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ def resolve(seeds: int, noise: Noise, crossings: int) -> tuple[float, float]:
 
 
 def forecast_sentence(seeds: int, noise: Noise, depths) -> str:
-    """`depths`: (S, K). "n = 5, sigma 0.0030, rho 0.5 (pilot), s 0.30: 95% half-width on q is 0.0062 at S=2, ...; a loss of
-    0.5% per crossing is NOT resolvable at S = 2."."""
+    """`depths`: (S, K). "n = 5, sigma 0.0030, rho 0.5 (pilot), s 0.30: 95% half-width on q is 0.0062 at S=2, ...; a
+    loss of 0.5% per crossing is NOT resolvable at S = 2."."""
     text = f"n = {seeds}, sigma {noise.sigma_nat:.4f}, rho {noise.rho:.1f} ({noise.source}), s {noise.slope_nat:.2f}: "
     crossed = sorted(set(depth for depth in depths if depth[1] > 0))
     if not crossed:
@@ -51,8 +51,8 @@ def forecast_sentence(seeds: int, noise: Noise, depths) -> str:
 
 
 def _pilot(record: Record, own_name: str, planned_d0: str) -> tuple[Noise | None, str]:
-    """Noise of the record's earlier campaigns, newest first, and a line for each that may not speak. The campaign's own runs do
-    not count: a forecast that changes while seeds come in would invite stopping on it."""
+    """Noise of the record's earlier campaigns, newest first, and a line for each that may not speak. The campaign's own
+    runs do not count: a forecast that changes while seeds come in would invite stopping on it."""
     refused = ""
     for experiment in reversed(record.experiments()):
         if not experiment.campaign or experiment.name == own_name:
@@ -72,18 +72,21 @@ def _pilot(record: Record, own_name: str, planned_d0: str) -> tuple[Noise | None
 
 def forecast(design: dict, record: Record | None) -> dict:
     """Args:
-        design: Of a planned campaign: name, seeds (how many), primary, assumed {sigma_nat, rho, slope_nat}, and arms, each with
+        design: Of a planned campaign: name, seeds (how many), primary, assumed {sigma_nat, rho, slope_nat}, and arms,
+        each with
             name, role, stages, crossings, has_q and its resolved spec.
         record: None where there is none yet.
 
     Returns:
-        text; primary_resolvable: 0.5 % per crossing in the primary contrast with 80 % power; advice: a line for each arm that
-        will have no eta, as its losses are of another text.
+        text; primary_resolvable: 0.5 % per crossing in the primary contrast with 80 % power; advice: a line for each
+        arm that will have no eta, as its losses are of another text.
     """
     d0 = next((arm["spec"] for arm in design["arms"] if arm["name"] == D0_REFERENCE), "")
     noise, refused = _pilot(record, design["name"], d0) if record else (None, "")
     noise = noise or Noise(**design["assumed"], source="assumed, no pilot in this record")
-    seeds, depths = design["seeds"], {arm["name"]: (arm["stages"], arm["crossings"]) for arm in design["arms"] if arm["has_q"]}
+    seeds, depths = design["seeds"], {
+        arm["name"]: (arm["stages"], arm["crossings"]) for arm in design["arms"] if arm["has_q"]
+    }
     primary = depths.get(design["primary"])
     text = f"Resolution forecast: {forecast_sentence(seeds, noise, depths.values())}{refused}"
     text += f"\nPrimary contrast: arm '{design['primary']}', codec off at evaluation."
@@ -101,5 +104,7 @@ def _advice(design, d0):
         other = other_text((d0, ""), (arm["spec"], "")) if d0 and arm["role"] == "arm" else ""
         if other:
             unless = ", unless both hold out the same tokens" if "data." in other else ""
-            lines.append(f"arm '{arm['name']}' will have no eta{unless}: losses on different texts have no difference: {other}")
+            lines.append(
+                f"arm '{arm['name']}' will have no eta{unless}: losses on different texts have no difference: {other}"
+            )
     return lines

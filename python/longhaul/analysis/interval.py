@@ -1,4 +1,4 @@
-"""Numbers with intervals. Measured and Interval are of longhaul.tables; SciPy's special functions are imported when a quantile is."""
+"""Numbers with intervals. Measured and Interval are of longhaul.tables; SciPy is imported when a quantile is needed."""
 
 import math
 

@@ -59,11 +59,17 @@ def _curve(a):
     none = "" if c.lack_of_fit_p is None else f"; p {c.lack_of_fit_p:.4f} that there is none"
     plain = [("sigma", "nat", c.sigma_nat, "pooled"), ("sd_delta", "nat", a.sd_delta_nat, "pooled"),
              ("rho", "1", a.rho, "from sd_delta and sigma")]
-    return [estimate("", "", "slope", "nat per e-fold of tokens", Measured(c.slope_nat), n, f"se {c.slope_se_nat:.4f}"),
-            *(estimate("", "", f"{one.budget:.4f} D0, ln budget found again", "1", one.error, n, "by the curve without it")
-              for one in c.pseudo_controls),
-            estimate("", "", "curve_error", "1", Measured(c.own_error), n, f"of ln eta between budgets{none}"),
-            *(estimate("", "", name, unit, Measured(value), n, note) for name, unit, value, note in plain)]
+    return [
+        estimate("", "", "slope", "nat per e-fold of tokens", Measured(c.slope_nat), n, f"se {c.slope_se_nat:.4f}"),
+        *(
+            estimate(
+                "", "", f"{one.budget:.4f} D0, ln budget found again", "1", one.error, n, "by the curve without it"
+            )
+            for one in c.pseudo_controls
+        ),
+        estimate("", "", "curve_error", "1", Measured(c.own_error), n, f"of ln eta between budgets{none}"),
+        *(estimate("", "", name, unit, Measured(value), n, note) for name, unit, value, note in plain),
+    ]
 
 
 def _arm(arm: Arm):
@@ -97,7 +103,9 @@ def _depths(name, depths):
                           "standard errors", Measured(h.z), depths.seeds,
                           f"-ln eta predicted {h.predicted:.4f}, measured {h.measured:.4f}") for h in fit.held_out]
     if depths.bend_p is not None:
-        rows.append(estimate(name, "off", "p that gamma is 1", "1", Measured(depths.bend_p), depths.seeds, depths.words))
+        rows.append(
+            estimate(name, "off", "p that gamma is 1", "1", Measured(depths.bend_p), depths.seeds, depths.words)
+        )
     return rows
 
 
@@ -115,11 +123,15 @@ def _findings(a):
             rows.append(without(name, "off", "q_f", "per crossing", d.seeds, d.note))
         rows += [estimate(name, "off", quantity, "per crossing", q, d.seeds)
                  for quantity, q in (("q_f", d.q_forward), ("q_b", d.q_backward)) if q]
-        rows += [_either(name, "off", f"direction interaction at S = {one.stages}", "1", one.ln, one.seeds, "", one.note)
-                 for one in d.interactions]
+        rows += [
+            _either(name, "off", f"direction interaction at S = {one.stages}", "1", one.ln, one.seeds, "", one.note)
+            for one in d.interactions
+        ]
     rows += [_either("contrasts", "off", c.name, "1", c.value, c.seeds, "exploratory", c.note) for c in f.contrasts]
-    rows += [_either("diloco", "off", x.name, "1", x.value, x.seeds, "of ln eta" if x.kind == INTERACTION else "", x.note)
-             for x in f.factors]
+    rows += [
+        _either("diloco", "off", x.name, "1", x.value, x.seeds, "of ln eta" if x.kind == INTERACTION else "", x.note)
+        for x in f.factors
+    ]
     for t in f.times_to_loss:
         note = f"simulated; training loss {number(f.target_loss_nat)} nat, mean of {STEPS_OF_A_LOSS} steps"
         if t.simulated_s:

@@ -65,14 +65,17 @@ def _control_line(arm):
 
 
 def campaign_table(a: CampaignAnalysis, everything: bool = False) -> str:
-    """Per arm mean loss difference, eta and q with 95 % intervals, codec off and on at evaluation, against 0.995 or what else
-    the arm changes; the joint q of each codec; controls; diverged reference runs; A/A; the summary.
+    """Per arm mean loss difference, eta and q with 95 % intervals, codec off and on at evaluation, against 0.995 or
+    what else the arm changes; the joint q of each codec; controls; diverged reference runs; A/A; the summary.
 
     `everything`: also the reference curve and all tables of findings_tables."""
     out = wrapped(a.resolvable) + wrapped(a.conditions) + "\n" + _arms_grid(a) + "\n"
     if a.curve and everything:
-        out += (f"reference curve: through the mean losses of {len(a.curve.budgets)} budgets, slope at D0 "
-                f"{a.curve.slope_nat:.3f} nat per e-fold of tokens\n") + wrapped(f"  {curve_error_text(a.curve)}", 100, "  ")
+        out += (
+            f"reference curve: through the mean losses of {len(a.curve.budgets)} budgets, slope at D0 "
+            f"{a.curve.slope_nat:.3f} nat per e-fold of tokens\n"
+            + wrapped(f"  {curve_error_text(a.curve)}", 100, "  ")
+        )
     out += "".join(map(_family_lines, a.families))
     for arm in a.arms:
         if arm.role == "control":
@@ -92,8 +95,8 @@ def campaign_table(a: CampaignAnalysis, everything: bool = False) -> str:
 
 
 def findings_tables(a: CampaignAnalysis) -> list[Table]:
-    """What a campaign's families say together, each finding once, in the order in which they are read. Empty where a control
-    failed: an instrument in doubt tells no models apart."""
+    """What a campaign's families say together, each finding once, in the order in which they are read. Empty where a
+    control failed: an instrument in doubt tells no models apart."""
     if a.failed_controls:
         return []
     tables = [_tests(a), _depths(a), _directions(a), _contrasts(a), _diloco(a), _on_off(a), _times(a.findings)]
@@ -105,7 +108,9 @@ def _tests(a):
     primary = a.arm(a.findings.primary)
     if not primary:
         return table
-    table.add("primary", primary.name, f"ln eta {with_interval(primary.off.ln_eta)}" if primary.off else primary.note, "", "")
+    table.add(
+        "primary", primary.name, f"ln eta {with_interval(primary.off.ln_eta)}" if primary.off else primary.note, "", ""
+    )
     for t in a.findings.secondary:
         table.add(f"secondary: {t.name}", t.arm, t.note, f"{t.p:.3g}",
                   f"{t.adjusted:.3g}, {'shown' if t.adjusted <= 0.05 else 'not shown'}")
@@ -118,9 +123,14 @@ def _tests(a):
 
 
 def _depths(a):
-    table = Table("How the loss grows with depth", "codec forward / backward | model | parameters | held out | ", notes=[
-        "-ln eta as M1: a K; M4: a K^gamma. M4 is preferred only where gamma is shown not to be 1 and no held-out depth is "
-        "missed by more than two standard errors; z = (predicted - measured) / se."])
+    table = Table(
+        "How the loss grows with depth",
+        "codec forward / backward | model | parameters | held out | ",
+        notes=[
+            "-ln eta as M1: a K; M4: a K^gamma. M4 is preferred only where gamma is shown not to be 1 and no held-out"
+            " depth is missed by more than two standard errors; z = (predicted - measured) / se."
+        ],
+    )
     for family in a.families:
         for fit in family.depths.fits if family.depths else ():
             parameters = "; ".join(f"{name} {with_interval(x)}" for name, x in fit.parameters.items()) or fit.note
@@ -131,9 +141,14 @@ def _depths(a):
 
 
 def _directions(a):
-    table = Table("Directions", "codec forward / backward | seeds | q_f | q_b | interaction | ", notes=[
-        "From arms with one direction compressed, K = S - 1. Interaction: ln eta of both less that of each; where it excludes "
-        "0, only arms with both feed the simulator."])
+    table = Table(
+        "Directions",
+        "codec forward / backward | seeds | q_f | q_b | interaction | ",
+        notes=[
+            "From arms with one direction compressed, K = S - 1. Interaction: ln eta of both less that of each; where"
+            " it excludes 0, only arms with both feed the simulator."
+        ],
+    )
     for d in a.findings.directions:
         interactions = "; ".join(f"S = {i.stages}: {with_interval(i.ln) if i.ln else i.note}" for i in d.interactions)
         table.add(f"{d.forward_codec} / {d.backward_codec}", d.seeds, cell(d.q_forward, 4), cell(d.q_backward, 4),
@@ -142,9 +157,14 @@ def _directions(a):
 
 
 def _contrasts(a):
-    table = Table("Position and learning rate", "what | seeds | value", notes=[
-        "M6: -ln eta as a sum over cuts of a(l/L), from arms with one cut each. At the best rates each side has the rate of "
-        "its own lowest loss."])
+    table = Table(
+        "Position and learning rate",
+        "what | seeds | value",
+        notes=[
+            "M6: -ln eta as a sum over cuts of a(l/L), from arms with one cut each. At the best rates each side has the"
+            " rate of its own lowest loss."
+        ],
+    )
     for c in a.findings.contrasts:
         table.add(c.name, c.seeds, with_interval(c.value) if c.value else c.note)
     return table
@@ -160,9 +180,14 @@ def _diloco(a):
 
 
 def _on_off(a):
-    table = Table("Codec off against on", "arm | seeds | off - on, nat", notes=[
-        "Held-out loss of the same weights with the codec off less that with it on, paired by seed (losses of single blocks "
-        "are not recorded)."])
+    table = Table(
+        "Codec off against on",
+        "arm | seeds | off - on, nat",
+        notes=[
+            "Held-out loss of the same weights with the codec off less that with it on, paired by seed (losses of"
+            " single blocks are not recorded)."
+        ],
+    )
     for arm in a.arms:
         if arm.on_off:
             table.add(arm.name, arm.seeds, with_interval(arm.on_off))
@@ -174,12 +199,18 @@ def _scaled(x, unit):
 
 
 def _times(f):
-    table = Table(f"Time to a training loss of {f.target_loss_nat:g} nat (simulated)",
-                  "arm | reached by | hours (simulated) | tokens, millions", notes=[
-                      f"reached: the mean of {STEPS_OF_A_LOSS} steps, over groups, is at or below it; t over seeds, and no "
-                      "mean where a seed did not get there. Hours of the simulated clock are no evidence of real ones."])
+    table = Table(
+        f"Time to a training loss of {f.target_loss_nat:g} nat (simulated)",
+        "arm | reached by | hours (simulated) | tokens, millions",
+        notes=[
+            f"reached: the mean of {STEPS_OF_A_LOSS} steps, over groups, is at or below it; t over seeds, and no "
+            "mean where a seed did not get there. Hours of the simulated clock are no evidence of real ones."
+        ],
+    )
     for t in f.times_to_loss:
-        table.add(t.arm, f"{t.reached} of {t.seeds}", cell(_scaled(t.simulated_s, 3600), 4), cell(_scaled(t.tokens, 1e6), 4))
+        table.add(
+            t.arm, f"{t.reached} of {t.seeds}", cell(_scaled(t.simulated_s, 3600), 4), cell(_scaled(t.tokens, 1e6), 4)
+        )
     return table
 
 
@@ -191,14 +222,17 @@ def _percent(share):
 
 
 def _cost(arm):
-    """"s8 raises the held-out loss by 0.0210 nat [0.0160, 0.0260]; an uncompressed run reaches that loss with 6.4 % fewer
-    tokens [4.9, 8.0]"."""
+    """"s8 raises the held-out loss by 0.0210 nat [0.0160, 0.0260]; an uncompressed run reaches that loss with 6.4 %
+    fewer tokens [4.9, 8.0]"."""
     e, delta, eta = arm.off, arm.off.delta_nat, arm.off.eta
     ends = f" [{delta.interval.low:.4f}, {delta.interval.high:.4f}]" if delta.interval else ""
     out = f"{arm.name} {'changes' if delta.value < 0 else 'raises'} the held-out loss by {delta.value:.4f} nat{ends}"
     if delta.value < 0:
         return out
-    out += f"; an uncompressed run reaches that loss with {'at least ' if e.is_bound else ''}{_percent(1 - eta.value)} fewer tokens"
+    out += (
+        f"; an uncompressed run reaches that loss with {'at least ' if e.is_bound else ''}{_percent(1 - eta.value)}"
+        " fewer tokens"
+    )
     if e.is_bound or not eta.interval:
         return out
     sign = ">= " if eta.bound == LOW_END else ""
@@ -258,17 +292,21 @@ def _sensitivity(arm):
     eta, i = f"{arm.off.q.value ** k:.2f}", arm.off.q.interval
     if i:
         eta += f" [{i.low ** k:.2f}, {i.high ** k:.2f}]"
-    return (f" Sensitivity of a planner (no verdict on other models): eight stages (K = {k}) have an efficiency of {eta} with "
-            f"this q and {assumed ** k:.2f} with {assumed:.3f}; {EIGHT_STAGE_FLOOR:g} or more takes q >= "
-            f"{EIGHT_STAGE_FLOOR ** (1 / k):.4f}.")
+    return (
+        f" Sensitivity of a planner (no verdict on other models): eight stages (K = {k}) have an efficiency of {eta}"
+        f" with this q and {assumed ** k:.2f} with {assumed:.3f}; {EIGHT_STAGE_FLOOR:g} or more takes q >="
+        f" {EIGHT_STAGE_FLOOR ** (1 / k):.4f}."
+    )
 
 
 def campaign_summary(a: CampaignAnalysis) -> str:
-    """One paragraph: what the primary arm costs, in which arms 0.995 is excluded, in which not, and how many more seeds, how
-    long, would separate the primary one or the nearest. "": there is no curve or no arm with a q."""
+    """One paragraph: what the primary arm costs, in which arms 0.995 is excluded, in which not, and how many more
+    seeds, how long, would separate the primary one or the nearest. "": there is no curve or no arm with a q."""
     if a.failed_controls:
-        return ("No conclusion: a control run did not recover its known efficiency. Look for what disturbed the runs, or for "
-                "budgets too far apart, before running more seeds.")
+        return (
+            "No conclusion: a control run did not recover its known efficiency. Look for what disturbed the runs, or"
+            " for budgets too far apart, before running more seeds."
+        )
     named = a.arm(a.findings.primary)
     primary = named if named and named.off else next((arm for arm in a.arms if arm.has_q and arm.off), None)
     if not a.curve or not primary:
@@ -301,8 +339,8 @@ def campaign_summary(a: CampaignAnalysis) -> str:
 
 
 def planned_depths(family: Family) -> list[tuple[int, float, Measured, bool]]:
-    """What the planner's activation efficiency becomes: S, what it assumes, what was measured, whether by an arm at this S
-    (else from q of the family)."""
+    """What the planner's activation efficiency becomes: S, what it assumes, what was measured, whether by an arm at
+    this S (else from q of the family)."""
     found = []
     for stages in (2, 4, 8):
         k = family.directions * (stages - 1)

@@ -1,4 +1,4 @@
-"""`longhaul _measure`: what the engine's `measure` asks. Answers are one JSON document on stdout; a failure is its "error"."""
+"""`longhaul _measure`: what the engine's `measure` asks. An answer is one JSON document; a failure is its "error"."""
 
 import dataclasses
 import json

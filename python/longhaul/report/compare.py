@@ -130,7 +130,7 @@ def _estimates(e: Reported):
 
 
 # What is no measurement of its own and does not gain from a difference.
-_LEFT_OUT = (" AICc", " z at S", ", p by Holm", ", bca beside")
+_LEFT_OUT = (" z at S", ", p by Holm", "p that gamma is 1")
 
 
 def _subtract(out):

@@ -33,10 +33,21 @@ PACKAGE = pathlib.Path(__file__).parents[3] / "python"
 
 def spec(seed=1, **keys):
     """A resolved spec: `train__lr=0.01` is the key train.lr."""
-    values = {"model.blocks": 8, "model.width": 64, "model.context": 128, "model.vocab": 256, "data.source": '"text:a"',
-              "train.lr": 0.003, "train.tokens": D0, "train.batch_rows": 16, "train.warmup_steps": 10, "schedule.stages": 1,
-              "boundary.forward": '"none"', "boundary.backward": '"none"', "outer.groups": 1} | {
-                  key.replace("__", "."): value for key, value in keys.items()}
+    values = {
+        "model.blocks": 8,
+        "model.width": 64,
+        "model.context": 128,
+        "model.vocab": 256,
+        "data.source": '"text:a"',
+        "train.lr": 0.003,
+        "train.tokens": D0,
+        "train.batch_rows": 16,
+        "train.warmup_steps": 10,
+        "schedule.stages": 1,
+        "boundary.forward": '"none"',
+        "boundary.backward": '"none"',
+        "outer.groups": 1,
+    } | {key.replace("__", "."): value for key, value in keys.items()}
     tables = {}
     for key, value in values.items():
         table, _, name = key.partition(".")
@@ -54,10 +65,21 @@ class Campaign:
             self.arm(f"reference@{budget:g}", role="reference", budget=budget)
         self.arm("control@0.9", role="control", budget=0.9)
 
-    def arm(self, name, role="arm", budget=1.0, ln_eta=0.0, on=None, plan="", change=None, facts=None, status=None, **keys):
+    def arm(
+        self, name, role="arm", budget=1.0, ln_eta=0.0, on=None, plan="", change=None, facts=None, status=None, **keys
+    ):
         """`ln_eta`: its true one. `change`: of a seed, columns of its run. `status`: of a seed."""
-        self.arms[name] = dict(role=role, budget=budget, ln_eta=ln_eta, on=on, plan=plan, change=change or (lambda seed: {}),
-                               facts=facts or {}, status=status or (lambda seed: "ok"), keys=keys)
+        self.arms[name] = dict(
+            role=role,
+            budget=budget,
+            ln_eta=ln_eta,
+            on=on,
+            plan=plan,
+            change=change or (lambda seed: {}),
+            facts=facts or {},
+            status=status or (lambda seed: "ok"),
+            keys=keys,
+        )
         return self
 
     def family(self, forward, backward, x, stages=(2, 4, 8)):
@@ -99,7 +121,9 @@ class Campaign:
         if one["on"] is not None:
             made.add("evaluations", run_id=run, step=9, codec="on", loss_nat=loss + one["on"], tokens=1)
         for step in (1, 2):
-            made.add("steps", run_id=run, step=step, group_index=0, stage=0, loss_nat=loss + step, parameter_hash=f"{loss}")
+            made.add(
+                "steps", run_id=run, step=step, group_index=0, stage=0, loss_nat=loss + step, parameter_hash=f"{loss}"
+            )
 
 
 class Analysed(unittest.TestCase):
@@ -250,10 +274,15 @@ class NoFigure(Analysed):
         self.assertEqual(len(a.failed_controls), 1)
 
     def test_a_lossless_arm_has_the_bits_of_its_reference(self):
-        c = Campaign(noise=0.0).arm("identity", schedule__stages=2, boundary__forward='"identity"', boundary__backward='"identity"')
+        c = Campaign(noise=0.0).arm(
+            "identity", schedule__stages=2, boundary__forward='"identity"', boundary__backward='"identity"'
+        )
         check, = self.of(c).identities
-        self.assertEqual(check.text, "lossless identity against reference@1: bit-identical in 5 of 5 seeds (10 training losses, "
-                                     "0 parameter hashes, 5 held-out losses)")
+        self.assertEqual(
+            check.text,
+            "lossless identity against reference@1: bit-identical in 5 of 5 seeds (10 training losses, "
+            "0 parameter hashes, 5 held-out losses)",
+        )
         self.assertFalse(check.same_spec)
 
     def test_a_deaf_program_is_told(self):
@@ -264,7 +293,9 @@ class NoFigure(Analysed):
         folder = c.write(self.folder)
         db = sqlite3.connect(f"{folder}/longhaul.sqlite")
         with db:
-            db.execute("UPDATE evaluations SET loss_nat = 2.5 WHERE run_id IN (SELECT id FROM runs WHERE arm = 'reference@1')")
+            db.execute(
+                "UPDATE evaluations SET loss_nat = 2.5 WHERE run_id IN (SELECT id FROM runs WHERE arm = 'reference@1')"
+            )
         db.close()
         with open_record(folder) as record:
             a = analyse(record, record.experiments()[0])
@@ -289,8 +320,10 @@ class NoFigure(Analysed):
 
 class Forecasts(Analysed):
     def design(self, **keys):
-        arms = [{"name": "reference@1", "role": "reference", "stages": 1, "crossings": 0, "has_q": False, "spec": spec()},
-                {"name": "s4", "role": "arm", "stages": 4, "crossings": 6, "has_q": True, "spec": spec(schedule__stages=4)}]
+        arms = [
+            {"name": "reference@1", "role": "reference", "stages": 1, "crossings": 0, "has_q": False, "spec": spec()},
+            {"name": "s4", "role": "arm", "stages": 4, "crossings": 6, "has_q": True, "spec": spec(schedule__stages=4)},
+        ]
         return {"name": "later", "seeds": 5, "primary": "s4", "arms": arms,
                 "assumed": {"sigma_nat": 0.01, "rho": 0.5, "slope_nat": 0.3}} | keys
 
@@ -329,11 +362,18 @@ class Files(Analysed):
     def test_hostile_losses(self):
         row = b"reference@1,reference,none / none,1,0,1,1,400000,2.5,\n"
         head = HEAD.encode() + b"\n"
-        for body, why in ((b"", "not a losses.csv"), (b"name,value\n", ":1: not a losses.csv"), (head + b"a,b\n", ":2: 2 cells"),
-                          (head + row + row, ":3: arm 'reference@1', seed 1 stands there twice"),
-                          (head + row.replace(b"2.5", b"nan"), "finite numbers"), (head + row.replace(b"2.5", b""), "finite"),
-                          (head + row.replace(b",1,1,", b",x,1,"), "finite"), (head + row.replace(b"400000", b"4e5"), "finite"),
-                          (head + row.replace(b"400000", b"4_0"), "finite"), (head + b"\xff" + row, "UTF-8")):
+        for body, why in (
+            (b"", "not a losses.csv"),
+            (b"name,value\n", ":1: not a losses.csv"),
+            (head + b"a,b\n", ":2: 2 cells"),
+            (head + row + row, ":3: arm 'reference@1', seed 1 stands there twice"),
+            (head + row.replace(b"2.5", b"nan"), "finite numbers"),
+            (head + row.replace(b"2.5", b""), "finite"),
+            (head + row.replace(b",1,1,", b",x,1,"), "finite"),
+            (head + row.replace(b"400000", b"4e5"), "finite"),
+            (head + row.replace(b"400000", b"4_0"), "finite"),
+            (head + b"\xff" + row, "UTF-8"),
+        ):
             with self.subTest(body=body), self.assertRaisesRegex(Refused, why):
                 self.losses(body)
         with self.assertRaisesRegex(Refused, "cannot be read"):
@@ -344,9 +384,15 @@ class Files(Analysed):
     def asked(self, *words, packages=""):
         """What the engine gets for `_measure WORDS`."""
         start = "import sys; from longhaul.commands import main; sys.exit(main(sys.argv[1:]))"
-        done = subprocess.run([sys.executable, "-c", start, "_measure", *words], capture_output=True, text=True, check=False,
-                              input=json.dumps(Forecasts.design(None)), timeout=120,
-                              env=os.environ | {"LONGHAUL_READS": "1", "PYTHONPATH": f"{packages}:{PACKAGE}"})
+        done = subprocess.run(
+            [sys.executable, "-c", start, "_measure", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            input=json.dumps(Forecasts.design(None)),
+            timeout=120,
+            env=os.environ | {"LONGHAUL_READS": "1", "PYTHONPATH": f"{packages}:{PACKAGE}"},
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return json.loads(done.stdout)
 
@@ -371,9 +417,19 @@ class Files(Analysed):
 
 class Specs(unittest.TestCase):
     def test_crossings(self):
-        self.assertEqual([compressed_crossings(8, *codecs) for codecs in (
-            ("none", "none"), ("int4", "none"), ("int4", "int8"), ("int4 at 1", "none"), ("int4 at 1,2; int8 at 3", "int8"))],
-            [0, 7, 14, 1, 10])
+        self.assertEqual(
+            [
+                compressed_crossings(8, *codecs)
+                for codecs in (
+                    ("none", "none"),
+                    ("int4", "none"),
+                    ("int4", "int8"),
+                    ("int4 at 1", "none"),
+                    ("int4 at 1,2; int8 at 3", "int8"),
+                )
+            ],
+            [0, 7, 14, 1, 10],
+        )
 
     def test_changes(self):
         was, now = spec(1), spec(2, train__lr=0.01, schedule__stages=4, boundary__forward='"int4"')

@@ -15,7 +15,8 @@ from longhaul.analysis import NotEstimated  # noqa: E402
 from longhaul.analysis import interval  # noqa: E402
 from longhaul.analysis.curve import MonotoneCubic, curve_error, fit_reference  # noqa: E402
 from longhaul.analysis.depth import DepthArm, compare_depths  # noqa: E402
-from longhaul.analysis.efficiency import (against_assumed, estimate_arm, estimate_contrast, estimate_joint)  # noqa: E402
+# Noqa: E402
+from longhaul.analysis.efficiency import (against_assumed, estimate_arm, estimate_contrast, estimate_joint)
 from longhaul.analysis.loss_file import read_losses  # noqa: E402
 from longhaul.analysis.regression import fit_over_seeds  # noqa: E402
 from longhaul.tables import LOW_END, UPPER, Interval, Measured  # noqa: E402
@@ -30,7 +31,11 @@ def ends(x):
 
 def exact_runs(seeds=5, slope=0.3, luck=lambda seed: 0.01 * seed):
     """Losses that fall by `slope` an e-fold, without noise beside each seed's luck."""
-    return [(seed, budget, 2.0 - slope * math.log(budget) + luck(seed)) for seed in range(1, seeds + 1) for budget in BUDGETS]
+    return [
+        (seed, budget, 2.0 - slope * math.log(budget) + luck(seed))
+        for seed in range(1, seeds + 1)
+        for budget in BUDGETS
+    ]
 
 
 def arm(curve, ln_eta, slope=0.3):
@@ -192,7 +197,9 @@ class Published(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         rows = read_losses(str(RESULTS / "activation-small" / "losses.csv")).rows
-        cls.reference = [(r.seed, 1.0 if r.arm == "reference@1" else r.budget, r.off) for r in rows if r.role == "reference"]
+        cls.reference = [
+            (r.seed, 1.0 if r.arm == "reference@1" else r.budget, r.off) for r in rows if r.role == "reference"
+        ]
         cls.curve, cls.oracle = fit_reference(cls.reference), Campaign({"reference": cls.reference})
         cls.arms = {}
         for r in rows:
@@ -215,7 +222,9 @@ class Published(unittest.TestCase):
         for name, losses in self.arms.items():
             found = estimate_arm(self.curve, self.curve.d0_loss_by_seed, losses, 1).ln_eta
             if not found.bound:
-                np.testing.assert_allclose(ends(found), weighted(self.oracle, [1], [self.asked(name)]), atol=1e-9, err_msg=name)
+                np.testing.assert_allclose(
+                    ends(found), weighted(self.oracle, [1], [self.asked(name)]), atol=1e-9, err_msg=name
+                )
 
     def test_joint_q_contrast_and_the_power_of_depth(self):
         names, d0 = sorted(self.k), self.curve.d0_loss_by_seed
@@ -226,7 +235,9 @@ class Published(unittest.TestCase):
         contrast, seeds = estimate_contrast(self.curve, [(w, d0, self.arms[name]) for w, name in zip(weights, names)])
         np.testing.assert_allclose(ends(contrast), weighted(self.oracle, weights, asked), atol=1e-9)
         self.assertEqual(seeds, 5)
-        depths = compare_depths(self.curve, d0, [DepthArm(int(n[-1]), self.k[n] // 2, self.k[n] // 2, self.arms[n]) for n in names])
+        depths = compare_depths(
+            self.curve, d0, [DepthArm(int(n[-1]), self.k[n] // 2, self.k[n] // 2, self.arms[n]) for n in names]
+        )
         np.testing.assert_allclose(depths.m4.theta, power_of_depth(self.oracle, asked), rtol=1e-6)
 
 
@@ -250,7 +261,9 @@ class Depths(unittest.TestCase):
         self.assertTrue(bent.m1.misses and not bent.m4.misses)
         a = bent.per_boundary(2)  # the planner's own form has the same loss at every depth
         for s in (2, 8):
-            self.assertAlmostEqual(a.value * (s - 1) ** bent.gamma.value, bent.m4.minus_ln_eta(2 * (s - 1)), delta=1e-12)
+            self.assertAlmostEqual(
+                a.value * (s - 1) ** bent.gamma.value, bent.m4.minus_ln_eta(2 * (s - 1)), delta=1e-12
+            )
 
     def test_sixteen_stages_test_the_fit_and_join_none(self):
         def bent_at_last(k):
