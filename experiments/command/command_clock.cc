@@ -25,9 +25,12 @@ absl::StatusOr<double> StepOf(const json& row) {
   const auto boundaries = static_cast<size_t>(number("stages")) - 1;
   if (boundaries == 0) return 0.0;
   const double compute_s = number("compute_s");
-  const StageCost stage{.forward_s = compute_s / 3, .backward_s = compute_s * 2 / 3, .weight_gradient_s = compute_s / 3};
+  const StageCost stage{.forward_s = compute_s / 3,
+                        .backward_s = compute_s * 2 / 3,
+                        .weight_gradient_s = compute_s / 3};
   const auto links = [&](const char* bytes) {
-    return std::vector<BoundaryLink>(boundaries, BoundaryLink{number(bytes), number("rate"), number("delay_s")});
+    return std::vector<BoundaryLink>(
+        boundaries, BoundaryLink{number(bytes), number("rate"), number("delay_s")});
   };
   return PredictStepSeconds({.schedule = "1f1b",
                              .microbatches = row.at("microbatches").get<int>(),
@@ -43,7 +46,10 @@ double SyncOf(const json& row) {
   const double peers = number("peers");
   if (peers < 1) return 0;
   Connection fresh;
-  return Take(ColdWireOf({number("sync_bytes"), number("sync_rate"), number("sync_delay_s")}, peers), 0, &fresh).arrived;
+  return Take(
+             ColdWireOf({number("sync_bytes"), number("sync_rate"), number("sync_delay_s")}, peers),
+             0, &fresh)
+      .arrived;
 }
 
 absl::Status AnswerClock() {

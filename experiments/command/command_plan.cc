@@ -36,7 +36,8 @@ ordered_json RowOf(const plan::Plan& whole, const plan::PlanRow& row, ordered_js
   const RunSpec& run = row.choice.spec;
   pairs.push_back(row.choice.codec);
   ordered_json nodes = ordered_json::array();
-  for (const int node : row.placement.nodes) nodes.push_back(whole.links.nodes[static_cast<size_t>(node)].name);
+  for (const int node : row.placement.nodes)
+    nodes.push_back(whole.links.nodes[static_cast<size_t>(node)].name);
   return {{"schedule", run.schedule.kind},
           {"chunks", run.schedule.chunks},
           {"stages", run.stages()},
@@ -67,8 +68,9 @@ ordered_json RowOf(const plan::Plan& whole, const plan::PlanRow& row, ordered_js
 }
 
 absl::StatusOr<ordered_json> AnswerPlan(const ordered_json& request) {
-  const auto spec = plan::ReadPlanSpec(request.at("spec").get<std::string>(),
-                                       request.at("sets").get<std::vector<std::string>>(), CatalogNames());
+  const auto spec =
+      plan::ReadPlanSpec(request.at("spec").get<std::string>(),
+                         request.at("sets").get<std::vector<std::string>>(), CatalogNames());
   if (!spec.ok()) return spec.status();
   ordered_json answer = {{"target_loss_nat", spec->target_loss_nat},
                          {"curve", spec->curve},
@@ -83,9 +85,11 @@ absl::StatusOr<ordered_json> AnswerPlan(const ordered_json& request) {
   answer["lossy"] = std::any_of(placed->links.paths.begin(), placed->links.paths.end(),
                                 [](const PathSpec& path) { return MeanLoss(path) > 0; });
   answer["left_out"] = ordered_json::array();
-  for (const plan::LeftOut& left : placed->left_out) answer["left_out"].push_back({{"what", left.what}, {"why", left.why}});
+  for (const plan::LeftOut& left : placed->left_out)
+    answer["left_out"].push_back({{"what", left.what}, {"why", left.why}});
   answer["rows"] = ordered_json::array();
-  for (const plan::PlanRow& row : placed->rows) answer["rows"].push_back(RowOf(*placed, row, request["pairs"]));
+  for (const plan::PlanRow& row : placed->rows)
+    answer["rows"].push_back(RowOf(*placed, row, request["pairs"]));
   return answer;
 }
 

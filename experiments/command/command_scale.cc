@@ -39,11 +39,13 @@ ordered_json SeedOf(const scale::ScaleResult& r, bool rounds) {
   return out;
 }
 
-absl::StatusOr<ordered_json> PointOf(TomlValue root, const ordered_json& sets, int64_t seeds, bool rounds) {
+absl::StatusOr<ordered_json> PointOf(TomlValue root, const ordered_json& sets, int64_t seeds,
+                                     bool rounds) {
   for (const std::string set : sets) {
     if (absl::Status status = SetByPath(root, set); !status.ok()) return status;
   }
-  const absl::StatusOr<scale::ScaleSpec> spec = scale::ReadScaleSpec(std::move(root), CatalogNames());
+  const absl::StatusOr<scale::ScaleSpec> spec =
+      scale::ReadScaleSpec(std::move(root), CatalogNames());
   if (!spec.ok()) return spec.status();
   absl::StatusOr<scale::GroupPace> pace = scale::GroupPace::Of(*spec);
   if (!pace.ok()) return pace.status();
@@ -60,7 +62,8 @@ absl::StatusOr<ordered_json> PointOf(TomlValue root, const ordered_json& sets, i
                         {"ideal_tokens_per_s", scale::IdealGoodput(*spec, *pace)},
                         {"seeds", ordered_json::array()}};
   for (int64_t i = 0; i < seeds; ++i) {
-    const scale::ScaleResult result = scale::SimulateRounds(*spec, *pace, static_cast<uint64_t>(run.seed + i));
+    const scale::ScaleResult result =
+        scale::SimulateRounds(*spec, *pace, static_cast<uint64_t>(run.seed + i));
     point["seeds"].push_back(SeedOf(result, rounds && i == 0));
   }
   return point;
@@ -70,12 +73,13 @@ absl::Status AnswerScale() {
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
   try {
     const ordered_json request = ordered_json::parse(text);
-    const absl::StatusOr<TomlValue> root =
-        ReadTomlFile(request.at("spec").get<std::string>(), request.at("sets").get<std::vector<std::string>>());
+    const absl::StatusOr<TomlValue> root = ReadTomlFile(
+        request.at("spec").get<std::string>(), request.at("sets").get<std::vector<std::string>>());
     if (!root.ok()) return root.status();
     const ordered_json& points = request.at("points");
     for (const ordered_json& sets : points) {
-      const auto point = PointOf(*root, sets, request.at("seeds").get<int64_t>(), points.size() == 1);
+      const auto point =
+          PointOf(*root, sets, request.at("seeds").get<int64_t>(), points.size() == 1);
       if (!point.ok()) return point.status();
       fmt::print("{}\n", point->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
     }

@@ -141,7 +141,8 @@ double Parameters(const RunSpec& spec) {
   return sum;
 }
 
-absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names, const WorkerBytes& worker_bytes) {
+absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names,
+                                  const WorkerBytes& worker_bytes) {
   Plan plan{.links = {}, .rows = {}, .left_out = {}};
   if (spec.run.workers() > kMostNodes) {
     return absl::InvalidArgumentError(

@@ -34,7 +34,8 @@ struct Plan {
 using WorkerBytes = std::function<int64_t(const RunSpec&)>;
 
 // Errors: the files'; links that a clock has no model of; no choice within the bound (ResourceExhausted).
-absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names, const WorkerBytes& worker_bytes);
+absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names,
+                                  const WorkerBytes& worker_bytes);
 
 // Bytes of a micro-batch there and back over a boundary; nullopt: no such codecs.
 struct BothWays {
