@@ -61,8 +61,9 @@ absl::Status IsOfThePlan(const LossTable& losses, const CampaignSpec& campaign) 
     planned.emplace(run.arm, run.spec.seed);
     const LossRow* loss = losses.Find(run.arm, run.spec.seed);
     if (loss == nullptr) {
-      return absl::InvalidArgumentError(fmt::format("{}: no row of arm '{}', seed {}, which the plan has",
-                                                    losses.path, run.arm, run.spec.seed));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: no row of arm '{}', seed {}, which the plan has", losses.path, run.arm,
+                      run.spec.seed));
     }
     const RunRow plan = NewRunRow(run.spec, 0, run.arm);
     const std::string codecs = fmt::format("{} / {}", plan.forward_codec, plan.backward_codec);
@@ -72,8 +73,8 @@ absl::Status IsOfThePlan(const LossTable& losses, const CampaignSpec& campaign) 
     }
     return absl::InvalidArgumentError(fmt::format(
         "{}:{}: arm '{}' has {} stages, {}, {} tokens; in the plan {} stages, {}, {} tokens",
-        losses.path, loss->line, run.arm, loss->stages, loss->codecs, loss->train_tokens, plan.stages,
-        codecs, plan.train_tokens));
+        losses.path, loss->line, run.arm, loss->stages, loss->codecs, loss->train_tokens,
+        plan.stages, codecs, plan.train_tokens));
   }
   for (const LossRow& row : losses.rows) {
     if (planned.contains({row.arm, row.seed})) continue;
@@ -103,7 +104,8 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
 }
 
 // What its runs say of their data, and the document with --json. Returns `outcome` unless the record can't be read.
-absl::Status ShowCampaign(const Record& record, int64_t experiment, const absl::Status& outcome, CommandOutput& out) {
+absl::Status ShowCampaign(const Record& record, int64_t experiment, const absl::Status& outcome,
+                          CommandOutput& out) {
   const absl::Status shown = ShowFromRecord(out, "campaign", record, experiment, outcome);
   return outcome.ok() ? shown : outcome;
 }
@@ -254,7 +256,8 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
   }
   for (const std::string& line : forecast->advice) fmt::print(out.progress(), "{}\n", line);
   if (!known) {
-    fmt::print(out.warnings(), "{}; the runs are trained and recorded without it\n", forecast->missing);
+    fmt::print(out.warnings(), "{}; the runs are trained and recorded without it\n",
+               forecast->missing);
     return Facts{{kForecastFact, "none: " + forecast->missing}};
   }
   // The error below points at it.
