@@ -41,8 +41,13 @@ std::vector<BoundaryLink> ClockedLinks(const ordered_json& all) {
   return links;
 }
 
-Pipeline ClockedPipeline(const ordered_json& j, const RunSpec& spec, const PipelineProgram& program) {
-  Pipeline p{spec.schedule.kind, program.microbatches, {}, ClockedLinks(j.at("forward")), ClockedLinks(j.at("backward"))};
+Pipeline ClockedPipeline(const ordered_json& j, const RunSpec& spec,
+                         const PipelineProgram& program) {
+  Pipeline p{spec.schedule.kind,
+             program.microbatches,
+             {},
+             ClockedLinks(j.at("forward")),
+             ClockedLinks(j.at("backward"))};
   p.program = program;
   for (const ordered_json& c : j.at("stages")) {
     p.stages.push_back({.forward_s = c.at("forward_s").get<double>(),
@@ -56,7 +61,9 @@ Pipeline ClockedPipeline(const ordered_json& j, const RunSpec& spec, const Pipel
   return p;
 }
 
-ordered_json ErrorOf(const absl::Status& status) { return {{"error", std::string(status.message())}}; }
+ordered_json ErrorOf(const absl::Status& status) {
+  return {{"error", std::string(status.message())}};
+}
 
 ordered_json Predicted(const Pipeline& pipeline) {
   const absl::StatusOr<double> p2_s = PredictStepSeconds(pipeline), p3_s = OneWireSeconds(pipeline);
@@ -66,13 +73,18 @@ ordered_json Predicted(const Pipeline& pipeline) {
 }
 
 ordered_json Answer(const ordered_json& question) {
-  const auto any = [](std::string_view) { return absl::OkStatus(); };  // names that a catalogue has lost
-  const absl::StatusOr<TomlValue> tree = ParseToml(question.at("spec").get<std::string>(), "record");
+  const auto any = [](std::string_view) {
+    return absl::OkStatus();
+  };  // names that a catalogue has lost
+  const absl::StatusOr<TomlValue> tree =
+      ParseToml(question.at("spec").get<std::string>(), "record");
   if (!tree.ok()) return ErrorOf(tree.status());
-  const absl::StatusOr<RunSpec> spec = ReadRunSpec(*tree, {.codec = any, .profile = any, .schedule = any});
+  const absl::StatusOr<RunSpec> spec =
+      ReadRunSpec(*tree, {.codec = any, .profile = any, .schedule = any});
   if (!spec.ok()) return ErrorOf(spec.status());
   const OuterPlan outer = OuterPlanOf(*spec);
-  ordered_json answer = {{"meets_every_step", spec->outer.groups > 1 && outer.meets() && outer.round_steps() == 1}};
+  ordered_json answer = {
+      {"meets_every_step", spec->outer.groups > 1 && outer.meets() && outer.round_steps() == 1}};
   const absl::StatusOr<PipelineProgram> program = PipelineOf(*spec);
   if (!program.ok()) {
     answer.update(ErrorOf(program.status()));
@@ -83,14 +95,16 @@ ordered_json Answer(const ordered_json& question) {
   answer["rank_of_stage"] = program->rank_of_stage;
   answer["messages"] = ordered_json::array();  // that a rank sends in a step; as many come
   const std::vector<RankCommunication> communication = Communication(*program);
-  for (const RankCommunication& rank : communication) answer["messages"].push_back(std::max<size_t>(1, rank.sends.size()));
+  for (const RankCommunication& rank : communication)
+    answer["messages"].push_back(std::max<size_t>(1, rank.sends.size()));
   if (!question.contains("pipelines")) return answer;
   answer["pipelines"] = ordered_json::array();
   for (const ordered_json& one : question["pipelines"]) {
     answer["pipelines"].push_back(Predicted(ClockedPipeline(one, *spec, *program)));
   }
   answer["messages_s"] = ordered_json::array();
-  for (const ordered_json& one : question.at("messages")) answer["messages_s"].push_back(MessageSeconds(ClockedLink(one)));
+  for (const ordered_json& one : question.at("messages"))
+    answer["messages_s"].push_back(MessageSeconds(ClockedLink(one)));
   return answer;
 }
 

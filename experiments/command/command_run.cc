@@ -111,7 +111,8 @@ absl::Status FinishedBefore(const RunPlace& place) {
 
 // What stands at the end: the summary, one line with --quiet, a document with --json. Returns
 // `outcome` unless what was recorded can't be read.
-absl::Status ShowResult(const Record& record, int64_t run, const absl::Status& outcome, CommandOutput& out) {
+absl::Status ShowResult(const Record& record, int64_t run, const absl::Status& outcome,
+                        CommandOutput& out) {
   if (!outcome.ok() && !out.json()) return outcome;
   const absl::Status shown = ShowFromRecord(out, "run", record, run, outcome);
   if (!outcome.ok() || !shown.ok()) return outcome.ok() ? shown : outcome;
@@ -210,8 +211,7 @@ absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& r
   const std::string checkpoints = place.checkpoints ? place.checkpoints->path() : "";
   Trace trace;
   const absl::Status outcome = FollowRun(spec, checkpoints, cancel, recorder, view, &trace);
-  const absl::Status shown =
-      ShowResult(record, place.run, WithAdvice(outcome, place, spec), out);
+  const absl::Status shown = ShowResult(record, place.run, WithAdvice(outcome, place, spec), out);
   if (!spec.trace) return shown;
   const absl::StatusOr<std::string> written = WriteTrace(arguments.trace, trace, spec);
   if (written.ok()) Say(out.json() ? stderr : stdout, *written);

@@ -38,24 +38,29 @@ void AddOutputOptions(CLI::App& command, OutputOptions& options) {
 
 std::string ErrorJson(const std::string& schema, const absl::Status& error) {
   using nlohmann::ordered_json;
-  const ordered_json said = error.ok() ? ordered_json(nullptr) : ordered_json(std::string(error.message()));
-  return ordered_json{{"schema", schema}, {"error", said}}.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  const ordered_json said =
+      error.ok() ? ordered_json(nullptr) : ordered_json(std::string(error.message()));
+  return ordered_json{{"schema", schema}, {"error", said}}.dump(
+             2, ' ', false, ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
-absl::Status ShowFromRecord(CommandOutput& out, const std::string& what, const Record& record, int64_t id,
-                            const absl::Status& outcome) {
+absl::Status ShowFromRecord(CommandOutput& out, const std::string& what, const Record& record,
+                            int64_t id, const absl::Status& outcome) {
   std::vector<std::string> words = {"_show", what, record.folder(), std::to_string(id)};
   if (out.json()) words.emplace_back("--json");
   if (out.quiet()) words.emplace_back("--quiet");
   if (out.detail() == Detail::kAll) words.emplace_back("--verbose");
   std::fflush(nullptr);
-  const absl::StatusOr<ReaderAnswer> answer = AskReader(std::move(words), std::string(outcome.message()));
+  const absl::StatusOr<ReaderAnswer> answer =
+      AskReader(std::move(words), std::string(outcome.message()));
   if (!answer.ok()) return answer.status();
   if (out.json() && !answer->output.empty()) out.Document(answer->output);
   if (!out.json()) fmt::print("{}", answer->output);
   if (answer->status == 0) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format(
-      "show what {}/{} has of it: the line above says why not; what was recorded stays", record.folder(), kRecordFile));
+  return absl::UnavailableError(
+      fmt::format("show what {}/{} has of it: the line above says why not; what was recorded stays",
+                  record.folder(), kRecordFile));
 }
 
 CommandOutput::CommandOutput(const OutputOptions& options)

@@ -59,7 +59,7 @@ class CommandOutput {
 
 // What the record says at the end of a command, by Python: `what` of python/longhaul/commands/show.py, `id` the run or the
 // experiment, `outcome` how it ended. The document with --json.
-absl::Status ShowFromRecord(CommandOutput& out, const std::string& what, const Record& record, int64_t id,
-                            const absl::Status& outcome);
+absl::Status ShowFromRecord(CommandOutput& out, const std::string& what, const Record& record,
+                            int64_t id, const absl::Status& outcome);
 
 }  // namespace longhaul

@@ -195,7 +195,8 @@ absl::StatusOr<BlockSeconds> MeasuredBlockSeconds(const std::string& results, in
         begins[static_cast<size_t>(stage) + 1] - begins[static_cast<size_t>(stage)];
     std::sort(seconds.begin(), seconds.end());
     const size_t half = seconds.size() / 2;
-    const double median = seconds.size() % 2 == 1 ? seconds[half] : (seconds[half - 1] + seconds[half]) / 2;
+    const double median =
+        seconds.size() % 2 == 1 ? seconds[half] : (seconds[half - 1] + seconds[half]) / 2;
     const double own = median / static_cast<double>(blocks);
     if (!(own > 0)) return refuse(fmt::format("stage {} took no time", stage));
     measured.blocks_of_stage = std::max(measured.blocks_of_stage, blocks);

@@ -25,7 +25,8 @@ Cell::Cell(double number, const char* form) : text(fmt::format(fmt::runtime(form
 std::vector<std::string> ColumnsOf(std::string_view text) {
   constexpr std::string_view kBetween = " | ";
   std::vector<std::string> columns;
-  for (size_t end = 0; end != text.npos; text.remove_prefix(end == text.npos ? 0 : end + kBetween.size())) {
+  for (size_t end = 0; end != text.npos;
+       text.remove_prefix(end == text.npos ? 0 : end + kBetween.size())) {
     end = text.find(kBetween);
     columns.emplace_back(text.substr(0, end));
   }

@@ -18,14 +18,14 @@ enum class Detail { kScreen, kAll };
 std::string Wrapped(std::string_view text, size_t columns = 100, std::string_view indent = "");
 
 struct Cell {
-  Cell(std::string words) : text(std::move(words)) {}      // NOLINT: implicit
-  Cell(std::string_view words) : text(words) {}            // NOLINT
-  Cell(const char* words) : text(words) {}                 // NOLINT
+  Cell(std::string words) : text(std::move(words)) {}  // NOLINT: implicit
+  Cell(std::string_view words) : text(words) {}        // NOLINT
+  Cell(const char* words) : text(words) {}             // NOLINT
   template <std::integral T>
-  Cell(T whole) : text(std::to_string(whole)) {}           // NOLINT
-  Cell(double number, const char* form = "{}");            // NOLINT
+  Cell(T whole) : text(std::to_string(whole)) {}  // NOLINT
+  Cell(double number, const char* form = "{}");   // NOLINT
   template <typename T, typename... How>
-  Cell(const std::optional<T>& number, How... how)         // NOLINT
+  Cell(const std::optional<T>& number, How... how)  // NOLINT
       : Cell(number ? Cell(*number, how...) : Cell("-")) {}
 
   std::string text;
