@@ -26,7 +26,7 @@ def names_in(text):
         words = re.sub(r"\\\n", " ", found.group(1)).split()
         skip = False
         for word in words:
-            word = word.strip("\"',:.") if word not in (".", ".,") else "."
+            word = word.strip("\"',:.") if not re.match(r"\.(,|\[|$)", word) else "."
             if skip or word.startswith("-"):
                 skip = not skip and word in WITH_VALUE
             elif not word or word.startswith("#"):
