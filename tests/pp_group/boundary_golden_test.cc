@@ -44,7 +44,8 @@ TrainSpec GoldenSpec() {
           .inner = {.lr = 1e-2, .warmup_steps = 4, .clip_norm = 0.5},
           .outer = {.inner_steps = 0},
           .seed = 11,
-          .sample_boundaries = {0}};
+          .sample_boundaries = {0},
+          .hash_every = 1};
 }
 
 CodecPolicy AqSgdPolicy() {
