@@ -19,7 +19,8 @@
 namespace longhaul {
 namespace {
 
-constexpr char kPipeVariable[] = "CUDA_MPS_PIPE_DIRECTORY", kLogVariable[] = "CUDA_MPS_LOG_DIRECTORY";
+constexpr char kPipeVariable[] = "CUDA_MPS_PIPE_DIRECTORY",
+               kLogVariable[] = "CUDA_MPS_LOG_DIRECTORY";
 constexpr char kUsualPipe[] = "/tmp/nvidia-mps";
 constexpr int kLookMs = 50, kLooks = 100;  // five seconds to begin, and to end
 
@@ -38,7 +39,8 @@ std::string LastLine(const std::string& path) {
 }
 
 // Starts `control` with one option, or none, and `words` to read; what it says goes into the file `said`. A child that cannot become it ends with 127.
-pid_t StartControl(const std::string& control, const char* option, const std::string& said, const char* words) {
+pid_t StartControl(const std::string& control, const char* option, const std::string& said,
+                   const char* words) {
   int in[2];
   if (pipe2(in, O_CLOEXEC) != 0) return -1;
   const pid_t parent = getpid();
@@ -95,7 +97,8 @@ GpuSharing GpuSharing::Start(const std::string& control) {
   const pid_t child = StartControl(control, "-f", said, "");
   int status = 0;
   bool ended = child < 0;
-  for (int i = 0; i < kLooks && !ended && !IsThere(path + "/control"); ++i) ended = EndsWithin(child, 1, &status);
+  for (int i = 0; i < kLooks && !ended && !IsThere(path + "/control"); ++i)
+    ended = EndsWithin(child, 1, &status);
   if (child > 0 && !ended && IsThere(path + "/control")) {
     GpuSharing sharing;
     sharing.on_ = true;
@@ -113,7 +116,8 @@ GpuSharing GpuSharing::Start(const std::string& control) {
     return Turns(fmt::format("{} was not ready after {} s", control, kLookMs * kLooks / 1000));
   }
   const std::string last = LastLine(said);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return Turns(fmt::format("start {}: {}", control, last));
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+    return Turns(fmt::format("start {}: {}", control, last));
   return Turns(fmt::format("{} ended: {}", control, last.empty() ? "it said nothing" : last));
 }
 

@@ -19,13 +19,14 @@ absl::StatusOr<std::vector<int>> ParseGpus(const std::string& text) {
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
     const std::vector<std::string> ends = absl::StrSplit(part, '-');
     int first = 0, last = 0;
-    if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) || !absl::SimpleAtoi(ends.back(), &last) ||
-        first < 0 || last < first || last >= kMost) {
+    if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
+        !absl::SimpleAtoi(ends.back(), &last) || first < 0 || last < first || last >= kMost) {
       return bad();
     }
     for (int gpu = first; gpu <= last; ++gpu) {
       if (std::ranges::find(gpus, gpu) != gpus.end()) {
-        return absl::InvalidArgumentError(fmt::format("--gpus '{}': GPU {} is there twice", text, gpu));
+        return absl::InvalidArgumentError(
+            fmt::format("--gpus '{}': GPU {} is there twice", text, gpu));
       }
       gpus.push_back(gpu);
     }
@@ -35,14 +36,16 @@ absl::StatusOr<std::vector<int>> ParseGpus(const std::string& text) {
 
 absl::Status CheckCanSpread(const std::vector<PlannedRun>& runs) {
   for (const PlannedRun& run : runs) {
-    if (!run.spec.program && run.spec.net.transport == "loopback" && run.spec.train.device == "cuda") continue;
+    if (!run.spec.program && run.spec.net.transport == "loopback" &&
+        run.spec.train.device == "cuda")
+      continue;
     return absl::InvalidArgumentError(fmt::format(
         "--gpus spreads runs of one process on a GPU; arm '{}' has {}: want train.device = \"cuda\" and net.transport = "
         "\"loopback\"",
         run.arm,
         run.spec.program ? "a program"
-                         : fmt::format("train.device = \"{}\", net.transport = \"{}\"", run.spec.train.device,
-                                       run.spec.net.transport)));
+                         : fmt::format("train.device = \"{}\", net.transport = \"{}\"",
+                                       run.spec.train.device, run.spec.net.transport)));
   }
   return absl::OkStatus();
 }

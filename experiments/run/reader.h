@@ -17,7 +17,8 @@ struct ReaderVerb {
 inline constexpr ReaderVerb kReaderVerbs[] = {
     {"compare", "are two runs of one record bit-identical? Exit status 1 when they are not"},
     {"export", "the record for other tools; reads only, and sends nothing anywhere"},
-    {"follow", "logs a record's series while runs write it: TensorBoard, Trackio, Weights & Biases"},
+    {"follow",
+     "logs a record's series while runs write it: TensorBoard, Trackio, Weights & Biases"},
     {"import", "models and data that exist, for specs; fetches nothing (docs/import.md)"},
     {"list", "runs and campaigns of a record, their state and numbers"},
     {"plan", "which schedule, codec, H, outer step and placement reaches a loss first"},

@@ -45,7 +45,8 @@ TEST(GpuSpread, RefusesRunsThatAreNotOfOneProcessOnAGpu) {
   run.spec.net.transport = "loopback";
   run.spec.train.device = "cuda";
   EXPECT_TRUE(CheckCanSpread({run}).ok());
-  for (const auto& [device, transport] : {std::pair{"cpu", "loopback"}, {"cuda:1", "loopback"}, {"cuda", "ucx"}}) {
+  for (const auto& [device, transport] :
+       {std::pair{"cpu", "loopback"}, {"cuda:1", "loopback"}, {"cuda", "ucx"}}) {
     PlannedRun other = run;
     other.spec.train.device = device;
     other.spec.net.transport = transport;
@@ -103,7 +104,8 @@ TEST_F(GpuSharingTest, SaysWhyRunsTakeTurns) {
   const GpuSharing none = GpuSharing::Start(folder_ + "/missing");
   EXPECT_FALSE(none.on());
   EXPECT_EQ(none.words(), "turns: start " + folder_ + "/missing: No such file or directory");
-  const GpuSharing ended = GpuSharing::Start(Program("echo 'no CUDA-capable device is detected'\nexit 1\n"));
+  const GpuSharing ended =
+      GpuSharing::Start(Program("echo 'no CUDA-capable device is detected'\nexit 1\n"));
   EXPECT_THAT(ended.words(), testing::EndsWith("ended: no CUDA-capable device is detected"));
   EXPECT_EQ(std::getenv("CUDA_MPS_PIPE_DIRECTORY"), nullptr);
 }
