@@ -91,8 +91,8 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
     2.11.*|2.12.*|2.13.*|2.14.*) echo "setup: torch $version of $TORCH_PYTHON" ;;
     *) fail "torch $version of $TORCH_PYTHON: supported are 2.11 to 2.14" ;;
   esac
-  "$TORCH_PYTHON" -c 'import jinja2, matplotlib, pandas, scipy' 2>/dev/null || echo "setup: $TORCH_PYTHON lacks one of \
-jinja2, matplotlib, pandas, scipy: experiments run, and reading commands say what to install"
+  "$TORCH_PYTHON" -c 'import matplotlib, pandas, scipy' 2>/dev/null || echo "setup: $TORCH_PYTHON lacks one of \
+matplotlib, pandas, scipy: experiments run, and reading commands say what to install"
   see_torch "$TORCH_PYTHON"
   if [ "$purpose" = test ]; then add_to_exports "the recipes'" accelerate lightning; fi
   exit 0
@@ -106,9 +106,9 @@ if ! cmp -s scripts/versions.env "$stamp"; then
   # CPU build of torch.
   # --no-compile: Python compiles what it imports, which is far less than all of torch.
   .venv/bin/python -m pip install --quiet --no-compile "torch==$TORCH_VERSION" "numpy==$NUMPY_VERSION" \
-    "matplotlib==$MATPLOTLIB_VERSION" "scipy==$SCIPY_VERSION" "pandas==$PANDAS_VERSION" "jinja2==$JINJA_VERSION" ||
+    "matplotlib==$MATPLOTLIB_VERSION" "scipy==$SCIPY_VERSION" "pandas==$PANDAS_VERSION" ||
     fail "pip could not install torch $TORCH_VERSION and
-scipy, pandas, jinja2 and matplotlib into .venv; or name a Python that has torch: make TORCH_PYTHON=..."
+scipy, pandas and matplotlib into .venv; or name a Python that has torch: make TORCH_PYTHON=..."
   cp scripts/versions.env "$stamp"
 fi
 see_torch .venv/bin/python
