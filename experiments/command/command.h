@@ -41,6 +41,10 @@ void AddWeightsCommand(CLI::App& app, int* exit_status);
 int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string>* program,
                    const int* exit_status);
 
+// Gives descriptors 0 to 2 that the caller closed to /dev/null, the wrong way round: a file that is
+// opened later must not take their place and get what is printed, and printing still fails.
+void HoldStandardStreams();
+
 // "longhaul: <message>" on stderr; returns 1 (130 for Cancelled). 0 and no word for OK.
 int Fail(const absl::Status& status);
 

@@ -21,16 +21,6 @@
 namespace longhaul {
 namespace {
 
-// Gives descriptors 0 to 2 that the caller closed to /dev/null, the wrong way round: a file that is
-// opened later must not take their place and get what is printed, and printing still fails.
-void HoldStandardStreams() {
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free descriptor is this one: those below it are open.
-    if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
-  }
-}
-
 // Writes out what was printed so far. ResourceExhausted: something that was printed on stdout since
 // the start could not be written (disk full, /dev/full, closed).
 absl::Status FlushStandardOutput() {
@@ -214,6 +204,14 @@ int Parse(CLI::App& app, std::vector<std::string> words, const int* exit_status)
 }
 
 }  // namespace
+
+void HoldStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free descriptor is this one: those below it are open.
+    if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
+  }
+}
 
 int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string>* program,
                    const int* exit_status) {

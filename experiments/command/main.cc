@@ -50,6 +50,7 @@ int main(int argc, char** argv) {
   if (command == "net") return Net(argc, argv);
   if (command == "weights") return Beside({"longhaul-weights"}, argv);
   if (longhaul::IsReaderVerb(command)) {
+    longhaul::HoldStandardStreams();
     return longhaul::Fail(longhaul::BecomeReader({argv + 1, argv + argc}));
   }
   return Beside({"longhaul-engine", "longhaul-demo"}, argv);

@@ -66,6 +66,8 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_
   const DType dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   // Over links a stage may be far ahead of the wire; in one process a frame is taken at once.
   const double waiting = spec.net.transport == "loopback" ? 1 : microbatches;
+  // Both ends in one process have one tensor where values cross as they are.
+  const bool shared = spec.net.transport == "loopback" && SendsExact(spec) && !spec.boundary.subspace;
   BoundaryBytes bytes;
   for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
     if (boundary < 0 || boundary + 1 >= layout.stages) continue;
@@ -73,7 +75,7 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_
     // Between two stages of one rank a tensor and its gradient are there once, and nothing is sent.
     const bool crosses = rank_of_stage[static_cast<size_t>(boundary)] !=
                          rank_of_stage[static_cast<size_t>(boundary) + 1];
-    bytes.tensors += (crosses ? 2 : 1) * microbatches * tokens * width *
+    bytes.tensors += (crosses && !shared ? 2 : 1) * microbatches * tokens * width *
                      static_cast<double>(BytesPerElement(dtype));
     if (!crosses) continue;
     const bool sends_forward = boundary == layout.stage;

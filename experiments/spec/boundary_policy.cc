@@ -178,4 +178,9 @@ std::string BoundaryPolicyText(const RunSpec& spec) {
   return text;
 }
 
+bool SendsExact(const RunSpec& spec) {
+  const RunSpec::Boundary& b = spec.boundary;
+  return b.forward == "none" && b.backward == "none" && b.cuts.empty() && !b.policy;
+}
+
 }  // namespace longhaul

@@ -19,4 +19,7 @@ std::string BoundaryPolicyText(const RunSpec& spec);
 // Whether a codec of that name remembers what it sent of each sample.
 bool RemembersSamples(std::string_view codec);
 
+// Every boundary sends values as they are, in both directions, in all steps.
+bool SendsExact(const RunSpec& spec);
+
 }  // namespace longhaul

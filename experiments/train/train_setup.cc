@@ -16,6 +16,7 @@
 #include "compressors/numbers/noise.h"
 #include "experiments/elastic/state_swarm.h"
 #include "experiments/record/record_rows.h"
+#include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/boundary_codecs.h"
 #include "experiments/train/boundary_state.h"
@@ -49,12 +50,6 @@ std::optional<InjectedCompute> ComputeOf(const RunSpec& spec) {
                          .sleep = absl::SleepFor};
 }
 
-// In every direction of every boundary, in all steps.
-bool SendsExact(const RunSpec::Boundary& boundary) {
-  return boundary.forward == "none" && boundary.backward == "none" && boundary.cuts.empty() &&
-         !boundary.policy;
-}
-
 }  // namespace
 
 TrainSpec ToTrainSpec(const RunSpec& spec) {
@@ -82,7 +77,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .mask_gradients = spec.boundary.mask_gradients,
                   .subspace = spec.boundary.subspace.value_or(0),
                   .sample_boundaries = SampleBoundaries(spec),
-                  .exact_boundaries = SendsExact(spec.boundary),
+                  .exact_boundaries = SendsExact(spec),
                   .compute = ComputeOf(spec),
                   .stage_compute = ToComputeSpec(spec),
                   .chunks = static_cast<int>(spec.schedule.chunks),

@@ -27,11 +27,8 @@ Codecs can be tried on a tensor, and programs behind shaped links, without a gro
     frame = longhaul.encode(torch.randn(64, 256), "int4-b64-h64")
     print(longhaul.decode(frame).shape, 8 * frame.numel() / (64 * 256), "bits per element")
 
-Runs and their records, estimates, plans, and what compression costs a model of yours, as data frames (docs/python.md)::
-
-    run = longhaul.run("first.toml", {"train.lr": 3e-3})
-    longhaul.read("results/").arms
-    print(longhaul.price(model, tokens, codec="int4-b64-h64", stages=[2, 4, 8]))
+Runs and their records, estimates, plans, and what compression costs a model of yours, as data frames: run, read, measure,
+plan, simulate and price; docs/python.md shows each.
 
 See help(longhaul.Lab) for labs, and docs/torch-backend.md for what is supported and errors.
 """

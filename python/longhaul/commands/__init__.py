@@ -11,7 +11,9 @@ Adding a verb: its module here, its line in VERBS and its line in experiments/ru
 
 import argparse
 import difflib
+import errno
 import importlib
+import io
 import json
 import os
 import re
@@ -67,7 +69,8 @@ def module_of(verb):
 
 def engine(*words, **more):
     """Runs the engine's verb `words`; its output is ours. Returns its exit status."""
-    return subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), *map(str, words)], check=False, **more).returncode
+    return subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), *map(str, words)], check=False,
+                          restore_signals=False, **more).returncode
 
 
 def engine_lines(verb, request):
@@ -85,6 +88,29 @@ def ask_engine(verb, request):
     return engine_lines(verb, request)[0]
 
 
+class _NotWritten(Exception):
+    """Standard output took no more."""
+
+
+class _Output(io.RawIOBase):
+    """Standard output whose failures are told apart from those of files."""
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return 1
+
+    def isatty(self):
+        return os.isatty(1)
+
+    def write(self, data):
+        try:
+            return os.write(1, data)
+        except OSError as error:
+            raise _NotWritten(error.errno, error.strerror) from error
+
+
 def _checked(run, options):
     """The exit status, with every failure told in one line."""
     try:
@@ -96,34 +122,33 @@ def _checked(run, options):
     except KeyboardInterrupt:
         print("longhaul: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        raise
     except OSError as error:
         print(f"longhaul: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
         return 1
 
 
-def _flushed(status):
-    """The status once what was printed has arrived; a disk that is full, or a reader that has gone, is told."""
-    try:
-        sys.stdout.flush()
-        return status
-    except OSError as error:
-        print(f"longhaul: write to standard output: {error.strerror}; what was printed is not complete", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest fails no second time
-        return status or 1
-
-
 def main(words):
     """Runs `longhaul` WORDS, the first of which is a key of VERBS. Returns the exit status."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # of file names that are no UTF-8
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what was begun is removed
-    module = module_of(words[0])
-    options = module.parser().parse_args(words[1:])
-    if "LONGHAUL_PARSE_ONLY" in os.environ:  # docs_commands_test.py parses every command of the documentation
-        return 0
+    if sys.stdout is sys.__stdout__:
+        encoding = sys.stdout.encoding if sys.stdout else "utf-8"
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Output()), encoding, "backslashreplace",  # names that are no UTF-8
+                                      line_buffering=os.isatty(1))
+    status = 0
     try:
-        return _flushed(_checked(module.run, options))
-    except BrokenPipeError:
-        return _flushed(1)
+        module = module_of(words[0])
+        try:
+            options = module.parser().parse_args(words[1:])
+            if "LONGHAUL_PARSE_ONLY" not in os.environ:  # docs_commands_test.py parses every command of the documentation
+                status = _checked(module.run, options)
+        except SystemExit as ended:  # --help, a wrong option, SIGTERM
+            status = ended.code
+        sys.stdout.flush()
+    except _NotWritten as failed:
+        number, words = failed.args
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the rest fails no second time
+        if number == errno.EPIPE:  # as of a program that the signal ends
+            return 128 + signal.SIGPIPE
+        print(f"longhaul: write to standard output: {words}; what was printed is not complete", file=sys.stderr)
+        return status or 1
+    return status

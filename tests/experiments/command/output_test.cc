@@ -238,14 +238,15 @@ TEST_F(Output, WithoutAnEngineTheCommandsOfTheDemoAreThere) {
   for (const char* program : {"longhaul", "longhaul-demo"}) {
     std::filesystem::copy_file(built / program, std::filesystem::path(scratch_.path()) / program);
   }
+  std::filesystem::create_symlink(built / "python", scratch_.path() + "/python");
   const std::string longhaul = scratch_.path() + "/longhaul";
   const CommandResult run = RunProgram({longhaul, "run", Spec(), "--results", results()});
   EXPECT_EQ(run.exit_status, 0) << run.output;
   EXPECT_THAT(RunProgram({longhaul, "list", results()}).output, HasSubstr("ok"));
-  const CommandResult other = RunProgram({longhaul, "plan", "x.toml"});
+  const CommandResult other = RunProgram({longhaul, "schedule", "draw"});
   EXPECT_EQ(other.exit_status, 2);
   EXPECT_THAT(other.output,
-              AllOf(HasSubstr("'plan' is not among the commands that `make demo` builds"),
+              AllOf(HasSubstr("'schedule' is not among the commands that `make demo` builds"),
                     HasSubstr(" run,")));
 }
 
