@@ -67,7 +67,8 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_
   // Over links a stage may be far ahead of the wire; in one process a frame is taken at once.
   const double waiting = spec.net.transport == "loopback" ? 1 : microbatches;
   // Both ends in one process have one tensor where values cross as they are.
-  const bool shared = spec.net.transport == "loopback" && SendsExact(spec) && !spec.boundary.subspace;
+  const bool shared =
+      spec.net.transport == "loopback" && SendsExact(spec) && !spec.boundary.subspace;
   BoundaryBytes bytes;
   for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
     if (boundary < 0 || boundary + 1 >= layout.stages) continue;
