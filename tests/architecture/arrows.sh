@@ -9,7 +9,7 @@ deny() {
     bad=1
   fi
 }
-deny compressors 'netem|plugin|pp_group|experiments|planning|tests|torch|ATen|c10|sys|spdlog'
+deny compressors 'netem|plugin|pp_group|experiments|planning|tests|torch|ATen|c10|sys'
 deny netem 'compressors|plugin|pp_group|experiments|planning|tests|torch|ATen|c10'
 deny plugin 'netem|pp_group|experiments|planning|tests'
 deny plugin/core 'plugin/backend|plugin/swarm|torch|ATen|c10'
