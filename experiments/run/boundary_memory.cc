@@ -66,7 +66,7 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_
   const DType dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   // Over links a stage may be far ahead of the wire; in one process a frame is taken at once.
   const double waiting = spec.net.transport == "loopback" ? 1 : microbatches;
-  // Both ends in one process have one tensor where values cross as they are.
+  // Both ends in one process have one tensor, and no frame, where values cross as they are.
   const bool shared =
       spec.net.transport == "loopback" && SendsExact(spec) && !spec.boundary.subspace;
   BoundaryBytes bytes;
@@ -78,7 +78,7 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_
                          rank_of_stage[static_cast<size_t>(boundary) + 1];
     bytes.tensors += (crosses && !shared ? 2 : 1) * microbatches * tokens * width *
                      static_cast<double>(BytesPerElement(dtype));
-    if (!crosses) continue;
+    if (!crosses || shared) continue;
     const bool sends_forward = boundary == layout.stage;
     for (const auto& [codec, sends] :
          {std::pair{codecs.forward, sends_forward}, std::pair{codecs.backward, !sends_forward}}) {

@@ -112,20 +112,23 @@ TEST(MemoryTerms, ABoundaryIsItsTensorsAndFramesOnBothSides) {
   EXPECT_EQ(Adds(links, {"boundary.forward=int8-b64"}), 4 * (Int8Frame(kElements) - kPlain));
   EXPECT_EQ(Adds(links, {"boundary.backward=int8-b64"}), 4 * (Int8Frame(kElements) - kPlain));
   const Sets loopback = links + Sets{"net.transport=loopback"};
-  EXPECT_EQ(Adds(loopback, {"boundary.forward=int8-b64"}), 2 * (Int8Frame(kElements) - kPlain))
-      << "in one process a frame is taken at once";
+  // In one process a frame is taken at once, and "none" in both directions is one tensor for both ends.
+  EXPECT_EQ(Adds(loopback, {"boundary.forward=int8-b64"}),
+            2 * 3 * 4 * kElements + 2 * (Int8Frame(kElements) + kPlain));
+  EXPECT_EQ(Adds(loopback + Sets{"boundary.backward=int8-b64"}, {"boundary.forward=int8-b64"}),
+            2 * (Int8Frame(kElements) - kPlain));
 }
 
-// Coordinates come beside the whole tensors at both ends of both boundaries, there and back; frames are
-// theirs. The stage in the middle has rows, too. Behind a step each stage has four of its largest
+// Coordinates come beside the whole tensors, of which each end has its own, at both ends of both
+// boundaries, there and back; frames are theirs. The stage in the middle has rows, too. Behind a step each stage has four of its largest
 // matrix that is held in the subspace, W [D, 4 D]; the process has U twice and the embeddings.
 TEST(MemoryTerms, ASubspaceIsItsCoordinatesAndWhatBothEndsKnow) {
   const Sets three = kModel + Sets{"schedule.stages=3", "train.batch_rows=12",
                                    "train.microbatches=3", "net.transport=loopback"};
   constexpr int64_t kK = 16, kTokens = 384;
   EXPECT_EQ(Adds(three, {"boundary.subspace=16"}),
-            4 * 2 * 3 * 4 * kTokens * kK + 8 * 4 * kTokens * (kK - kD) + 3 * 4 * 8 * kTokens +
-                3 * 4 * 4 * 4 * kD * kD + 4 * (2 * kK + kV + kT) * kD);
+            4 * 2 * 3 * 4 * kTokens * kK + 4 * 3 * 4 * kTokens * kD +
+                8 * (kHeader + 4 * kTokens * kK) + 3 * 4 * 8 * kTokens + 3 * 4 * 4 * 4 * kD * kD + 4 * (2 * kK + kV + kT) * kD);
 }
 
 // Rows are of the first and the last stage: as read, as inputs, as targets, losses; 8 bytes each.
