@@ -185,7 +185,8 @@ TEST(Catalog, IdsAreFixedForEver) {
       {"tah4-g64", 0x60},     {"tah4-g32", 0x61},     {"qsgd4", 0x8c},
       {"qsgd8", 0x8d},        {"aqsgd2", 0x68},       {"aqsgd4", 0x69},
       {"aqsgd8", 0x6a},       {"gact4-g256", 0x6c},   {"diloco-x", 0x91},
-      {"demo-dct", 0xa1}};
+      {"demo-dct", 0xa1},     {"minmax2-tensor", 0x49},
+      {"minmax3-tensor", 0x4a}, {"minmax4-tensor", 0x4b}};
   EXPECT_EQ((*MakeCodec("powersgd-r3"))->id(), 0x90);
   EXPECT_EQ((*MakeCodec("gauss-0.01"))->id(), 0xb0);
   std::set<uint16_t> seen;

@@ -20,10 +20,12 @@ from longhaul.analysis.calibration import calibration, calibration_json  # noqa:
 from longhaul.analysis.campaign import analyse  # noqa: E402
 from longhaul.analysis.changes import changes_beside_codecs, compressed_crossings, spec_changes  # noqa: E402
 from longhaul.analysis.forecast import forecast  # noqa: E402
-from longhaul.analysis.loss_file import HEAD, read_losses  # noqa: E402
+from longhaul.analysis.loss_file import HEAD, PRICED, read_losses  # noqa: E402
 from longhaul.analysis.rows import estimates  # noqa: E402
 from longhaul.record import open_record  # noqa: E402
 from longhaul.refusal import Refused  # noqa: E402
+from longhaul.report.data import losses_table  # noqa: E402
+from longhaul.tables import csv_rows, csv_text  # noqa: E402
 from making import Made  # noqa: E402
 
 BUDGETS = (0.5, 0.65, 0.8, 1.0, 1.1)
@@ -68,7 +70,7 @@ class Campaign:
     def arm(
         self, name, role="arm", budget=1.0, ln_eta=0.0, on=None, plan="", change=None, facts=None, status=None, **keys
     ):
-        """`ln_eta`: its true one. `change`: of a seed, columns of its run. `status`: of a seed."""
+        """`ln_eta`: its true one. `change`: of a seed, columns of its run. `status`: of a seed; `facts` may be, too."""
         self.arms[name] = dict(
             role=role,
             budget=budget,
@@ -107,7 +109,8 @@ class Campaign:
     def _run(self, made, experiment, seed, name, one):
         keys, status = one["keys"], one["status"](seed)
         loss = 2.0 - SLOPE * (math.log(one["budget"]) + one["ln_eta"]) + 0.02 * seed + self.random.normal(0, self.noise)
-        run = made.run(experiment, one["facts"], **({
+        facts = one["facts"](seed) if callable(one["facts"]) else one["facts"]
+        run = made.run(experiment, facts, **({
             "arm": name, "role": one["role"], "budget_fraction": one["budget"], "seed": seed, "status": status,
             "train_tokens": round(D0 * one["budget"]), "stages": keys.get("schedule__stages", 1),
             "groups": keys.get("outer__groups", 1),
@@ -164,6 +167,37 @@ class Estimates(Analysed):
         self.assertAlmostEqual(entry["ratio_forward"], 2 * 4096 * 8192 / 17e6, delta=1e-12)
         self.assertEqual(entry["ratio_backward"], 2 * 4096 * 8192 / 34e6)
         self.assertEqual(json.loads(calibration_json(a, lambda codec: None))["schema"], "longhaul.calibration/1")
+
+    def test_a_price_without_training_stands_beside_what_training_costs(self):
+        """Delta 0.03 off and 0.036 on over three boundaries; untrained they cost 0.024, less in the first seeds."""
+        prices = {1: 0.022, 2: 0.023, 3: 0.024, 4: 0.025, 5: 0.026}
+        c = Campaign(noise=1e-6).arm("s4", ln_eta=-0.1, on=0.006, schedule__stages=4, boundary__forward='"int4"',
+                                     boundary__backward='"int4"',
+                                     facts=lambda seed: {"untrained_price_nat": f"{prices[seed]} 0.001 1024"})
+        c.arm("rate", ln_eta=-0.1, on=0.006, schedule__stages=4, boundary__forward='"int4"', train__lr=0.01,
+              facts={"untrained_price_nat": "0.01 0.001 1024"})
+        a = self.of(c)
+        rows = named(estimates(a))
+        self.assertAlmostEqual(rows["s4", "on", "P"].value, 0.024, 9)
+        half = 2.776445105 * 0.0015811388 / math.sqrt(5)  # t(4), sd of the five prices
+        self.assertAlmostEqual(rows["s4", "on", "P"].high, 0.024 + half, 6)
+        rho = rows["s4", "on", "rho"]
+        self.assertAlmostEqual(rho.value, 1.5, delta=1e-3)
+        # Delta is the same in every seed, so that only P moves the ratio: by 1.5 half / 0.024.
+        self.assertAlmostEqual(rho.high - rho.value, 1.5 * half / 0.024, delta=1e-3)
+        self.assertAlmostEqual(rows["s4", "off", "delta per boundary"].value, 0.01, delta=1e-5)
+        self.assertAlmostEqual(rows["s4", "on", "delta per boundary"].value, 0.012, delta=1e-5)
+        self.assertNotIn(("rate", "on", "rho"), rows)  # its loss is not its boundaries' alone
+        table = text.campaign_table(a)
+        self.assertIn("P a boundary, nat", table)
+        self.assertIn("rho = 1.50 [", table)
+        losses = losses_table(a)
+        head = ",".join(column.keys[0] for column in losses.columns)
+        self.assertEqual(head, PRICED)
+        path = pathlib.Path(self.scratch.name) / "losses.csv"
+        path.write_text(csv_text(csv_rows(losses)), encoding="utf-8")
+        self.assertEqual([one.untrained_price for one in read_losses(str(path)).rows if one.arm == "s4"],
+                         list(prices.values()))
 
     def test_a_bend_reaches_the_planner_only_where_it_is_shown(self):
         a = self.of(Campaign(noise=2e-5).family("int4", "int8", lambda k: 0.05 * math.sqrt(k)))
