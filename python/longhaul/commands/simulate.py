@@ -19,6 +19,8 @@ def parser():
     whole.add_argument("--json", action="store_true", help="one JSON document on stdout")
     whole.add_argument("--calibration", metavar="FILE",
                        help="use measured factors: calibration.json, as `longhaul report` writes it")
+    whole.add_argument("--price", metavar="FILE",
+                       help="use what boundaries cost a model that exists: what `longhaul price --json FILE` wrote")
     whole.add_argument("--spread", metavar="FILE",
                        help="ranges in [assume]: write median and 90 %% interval into this CSV")
     whole.add_argument("--tornado", metavar="FILE", help="ranges in [assume]: write what each factor moves into this CSV")
@@ -26,18 +28,19 @@ def parser():
                        help="ranges in [assume]: a folder for fan.svg and tornado.svg with their CSV files")
     whole.add_argument("--break-even", metavar="FILE",
                        help="a table [break_even]: write where it is for each scenario into this CSV")
-    whole.add_argument("--conclusions", metavar="FILE", help="with --calibration: write every conclusion into this CSV")
-    whole.add_argument("--codec", default="", help="which of the calibration's codecs")
+    whole.add_argument("--conclusions", metavar="FILE", help="with --calibration or --price: write every conclusion into this CSV")
+    whole.add_argument("--codec", default="", help="which codec of the calibration or of the prices")
     whole.add_argument("--extrapolate", action="store_true", help="scale the measured alpha of eta_H to other sizes")
     return whole
 
 
 def run(options):
-    if options.conclusions and not options.calibration:
-        raise Refused("--conclusions writes what a calibration changes; give --calibration FILE too")
+    if options.conclusions and not (options.calibration or options.price):
+        raise Refused("--conclusions writes what a calibration changes; give --calibration FILE or --price FILE too")
     wants = (["ranges"] if options.spread or options.tornado or options.plots else []) + \
         (["break-even"] if options.break_even else [])
-    answer = simulate(options.scenario, options.set, options.calibration, options.codec, options.extrapolate, wants)
+    answer = simulate(options.scenario, options.set, options.calibration, options.codec, options.extrapolate, wants,
+                      options.price)
     from longhaul.planning.simulator import conclusions, spreads  # pylint: disable=import-outside-toplevel
     file = answer.file
     if options.csv:

@@ -68,9 +68,10 @@ class Campaign:
         self.arm("control@0.9", role="control", budget=0.9)
 
     def arm(
-        self, name, role="arm", budget=1.0, ln_eta=0.0, on=None, plan="", change=None, facts=None, status=None, **keys
+        self, name, role="arm", budget=1.0, ln_eta=0.0, on=None, plan="", change=None, facts=None, status=None, luck=None, **keys
     ):
-        """`ln_eta`: its true one. `change`: of a seed, columns of its run. `status`: of a seed; `facts` may be, too."""
+        """`ln_eta`: its true one. `change`: of a seed, columns of its run. `status`: of a seed; `facts` may be, too. `luck`: of a
+        seed, nat."""
         self.arms[name] = dict(
             role=role,
             budget=budget,
@@ -80,6 +81,7 @@ class Campaign:
             change=change or (lambda seed: {}),
             facts=facts or {},
             status=status or (lambda seed: "ok"),
+            luck=luck or (lambda seed: 0.0),
             keys=keys,
         )
         return self
@@ -108,7 +110,7 @@ class Campaign:
 
     def _run(self, made, experiment, seed, name, one):
         keys, status = one["keys"], one["status"](seed)
-        loss = 2.0 - SLOPE * (math.log(one["budget"]) + one["ln_eta"]) + 0.02 * seed + self.random.normal(0, self.noise)
+        loss = 2.0 - SLOPE * (math.log(one["budget"]) + one["ln_eta"]) + 0.02 * seed + self.random.normal(0, self.noise) + one["luck"](seed)
         facts = one["facts"](seed) if callable(one["facts"]) else one["facts"]
         run = made.run(experiment, facts, **({
             "arm": name, "role": one["role"], "budget_fraction": one["budget"], "seed": seed, "status": status,
@@ -131,6 +133,7 @@ class Campaign:
 
 class Analysed(unittest.TestCase):
     def setUp(self):
+        self.luck = np.random.default_rng(7)
         self.scratch = tempfile.TemporaryDirectory()
         self.addCleanup(self.scratch.cleanup)
         self.folder = f"{self.scratch.name}/results"
@@ -163,10 +166,26 @@ class Estimates(Analysed):
         # The planner's file has what the table has.
         entry = next(one for one in calibration(a, {"int4": 17_000_000, "int8": 34_000_000}.get)["activation"]
                      if one["direction"] == "both")
-        self.assertEqual((entry["q"], entry["depth_model"]["chosen"], len(entry["by_S"])), (both.off.q.value, "M1", 3))
+        self.assertEqual([depth["ln_eta"]["value"] for depth in entry["by_S"]], [arm.off.ln_eta.value for arm in both.arms])
+        self.assertFalse({"q", "gamma", "depth_model"} & set(entry))
         self.assertAlmostEqual(entry["ratio_forward"], 2 * 4096 * 8192 / 17e6, delta=1e-12)
         self.assertEqual(entry["ratio_backward"], 2 * 4096 * 8192 / 34e6)
-        self.assertEqual(json.loads(calibration_json(a, lambda codec: None))["schema"], "longhaul.calibration/1")
+        self.assertEqual(json.loads(calibration_json(a, lambda codec: None))["schema"], "longhaul.calibration/2")
+
+    def test_the_planner_s_covariance_is_that_of_the_losses(self):
+        """On a straight line a depth's ln eta is its loss difference over the slope, and so are their covariances."""
+        luck = {(seed, name): self.luck.normal(0, 0.01) for seed in range(1, 9) for name in ("s4", "s8", "both")}
+        c = Campaign(seeds=8, noise=0)
+        for stages in (4, 8):
+            c.arm(f"s{stages}", ln_eta=-0.02 * stages, schedule__stages=stages, boundary__forward='"int4"',
+                  boundary__backward='"int4"', luck=lambda seed, stages=stages: luck[seed, f"s{stages}"] + luck[seed, "both"])
+        entry, = [one for one in calibration(self.of(c), lambda codec: None)["activation"] if one["eval"] == "off"]
+        deltas = [[luck[seed, f"s{stages}"] + luck[seed, "both"] for seed in range(1, 9)] for stages in (4, 8)]
+        np.testing.assert_allclose(entry["delta_covariance"], np.cov(deltas) / 8, rtol=1e-6)
+        np.testing.assert_allclose(entry["ln_eta_covariance"], np.cov(deltas) / 8 / SLOPE ** 2, rtol=0.02)
+        self.assertNotAlmostEqual(entry["ln_eta_covariance"][0][1], 0, 5)
+        half = (entry["by_S"][0]["ln_eta"]["ci"][1] - entry["by_S"][0]["ln_eta"]["ci"][0]) / 2
+        self.assertAlmostEqual(half, 2.364624 * math.sqrt(entry["ln_eta_covariance"][0][0]), delta=0.01 * half)  # t(7)
 
     def test_a_price_without_training_stands_beside_what_training_costs(self):
         """Delta 0.03 off and 0.036 on over three boundaries; untrained they cost 0.024, less in the first seeds."""
@@ -199,11 +218,12 @@ class Estimates(Analysed):
         self.assertEqual([one.untrained_price for one in read_losses(str(path)).rows if one.arm == "s4"],
                          list(prices.values()))
 
-    def test_a_bend_reaches_the_planner_only_where_it_is_shown(self):
+    def test_a_bend_is_shown_and_the_planner_has_the_depths(self):
         a = self.of(Campaign(noise=2e-5).family("int4", "int8", lambda k: 0.05 * math.sqrt(k)))
+        self.assertAlmostEqual(a.families[0].depths.gamma.value, 0.5, delta=0.02)
         entry, = calibration(a, lambda codec: None)["activation"]
-        self.assertAlmostEqual(entry["gamma"], 0.5, delta=0.02)
-        self.assertAlmostEqual(entry["q"], math.exp(-0.05 * math.sqrt(2) / 2), delta=2e-3)  # at S = 2
+        for depth in entry["by_S"]:  # what was measured, and no shape
+            self.assertAlmostEqual(depth["ln_eta"]["value"], -0.05 * math.sqrt(2 * (depth["S"] - 1)), delta=2e-3)
         self.assertIn("M4 is preferred to M1", text.campaign_table(a, True))
 
     def test_directions_that_do_not_add_up(self):
