@@ -97,7 +97,8 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
   row.budget_fraction = planned.budget_fraction;
   row.git_revision = row.host = row.kernel = row.torch_version = row.cpu = row.isa = "";
   row.facts[kLossesFact] = losses.sha256;
-  if (loss.untrained_price) row.facts[kUntrainedPriceFact] = fmt::format("{}", *loss.untrained_price);
+  if (loss.untrained_price)
+    row.facts[kUntrainedPriceFact] = fmt::format("{}", *loss.untrained_price);
   const absl::StatusOr<int64_t> run = record.BeginRun(row);
   if (!run.ok()) return run.status();
   std::vector<std::pair<EvalCodec, double>> evaluations = {{EvalCodec::kOff, loss.off}};

@@ -97,7 +97,8 @@ absl::StatusOr<std::vector<std::optional<UntrainedPrice>>> PriceUntrained(
   }
   std::vector<std::optional<UntrainedPrice>> prices;
   for (const std::optional<size_t> place : places) {
-    prices.push_back(place ? std::optional(PriceOf(losses[*place], losses[without])) : std::nullopt);
+    prices.push_back(place ? std::optional(PriceOf(losses[*place], losses[without]))
+                           : std::nullopt);
   }
   return prices;
 }

@@ -13,7 +13,7 @@ namespace longhaul {
 
 // What an arm's forward boundaries cost weights that were trained without them: P.
 struct UntrainedPrice {
-  double nat;                 // per token: mean over rows of the loss with them less the loss without
+  double nat;  // per token: mean over rows of the loss with them less the loss without
   double standard_error_nat;  // over rows
   int64_t rows;
 };

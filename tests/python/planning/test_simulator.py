@@ -3,6 +3,7 @@
 The published tables themselves are planning/scenarios/governance; the approval family `simulate` holds what they print.
 """
 
+import csv
 import json
 import math
 import os
@@ -180,6 +181,23 @@ class ClosedForms(unittest.TestCase):
         kept = float(terms.tokens_kept(7 * 0.0164, 2e10))
         self.assertAlmostEqual(float(terms.loss(1e9, 2e10 * kept)), float(terms.loss(1e9, 2e10)) + 7 * 0.0164, places=12)
         self.assertAlmostEqual(kept, 0.465, delta=1e-3)
+
+    def test_published_losses_of_diloco_in_tokens(self):
+        """The table of the page is this: losses of arXiv 2503.09799 at 20 tokens a parameter, by the planning model's law."""
+        folder = ROOT / "docs/results/published"
+        with open(folder / "losses.csv", newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["source"] == "arXiv 2503.09799" and row["table"] == "4"]
+        of = {(int(row["parameters"]), row["groups"]): float(row["loss_nat"]) for row in rows}
+        sizes = sorted({size for size, _ in of})
+        self.assertEqual(len(sizes), 7)
+        lines = []
+        for size in sizes:
+            kept = [float(terms.tokens_kept(of[size, groups] - of[size, "dp"], 20 * size)) for groups in "1248"]
+            lines.append(f"| {size / 1e6:,.0f} M | {' | '.join(f'{one:.2f}' for one in kept)} |")
+        page = (folder / "README.md").read_text(encoding="utf-8")
+        self.assertIn("\n".join(lines), page)
+        eight = [float(line.split("|")[5]) for line in lines]
+        self.assertIn(f"M = 8 keeps {min(eight):.2f} to {max(eight):.2f}", page)
 
     def plan(self, parameters, **changes):
         depths = [{"S": 4, "ln_eta": {"value": -0.08, "ci": [-0.1, -0.06]}, "delta_nat": {"value": 0.03, "ci": [0.02, 0.04]},
