@@ -15,7 +15,6 @@
 #include "netem/topology/pair_matrix.h"
 #include "netem/topology/rate_trace.h"
 #include "netem/topology/topology_file.h"
-#include "planning/plan/link_matrix.h"
 #include "plugin/swarm/manifest.h"
 #include "plugin/swarm/swarm_address.h"
 #include "pp_group/schedule/csv.h"
@@ -32,6 +31,23 @@ absl::Status Change(const std::string& text) {
       absl::StrSplit(Word(text), ' ', absl::SkipEmpty());
   const auto change = ApplyAssignments(topology.paths[0], words);
   return change.ok() ? ValidatePath(topology, change->path) : change.status();
+}
+
+// A manifest in which the text of the first line is replaced by that of the second.
+absl::Status ManifestWith(const std::string& text) {
+  const std::string sha256(64, 'b');
+  std::string manifest = ManifestText({.name = "step-40",
+                                       .model = "gpt",
+                                       .run = "r1",
+                                       .step = 40,
+                                       .piece_bytes = 65536,
+                                       .infohash = std::string(64, 'a'),
+                                       .files = {{"a.bin", 3, sha256}, {"outer/b.bin", 5, sha256}},
+                                       .torrent = "d4:infoe"});
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  const size_t at = manifest.find(lines[0]);
+  if (at == std::string::npos) return absl::InternalError("no such text in the manifest");
+  return ParseManifest(manifest.replace(at, lines[0].size(), lines[1])).status();
 }
 
 absl::Status Mesh(const std::string& text) {
@@ -78,6 +94,7 @@ const std::map<std::string, std::function<absl::Status(const std::string&)>> kRe
     {"schedule with communication",
      [](const std::string& text) { return ParseScheduleCsv(text, CsvFormat::kComputeComms).status(); }},
     {"manifest", [](const std::string& text) { return ParseManifest(text).status(); }},
+    {"manifest with", ManifestWith},
     {"swarm address", [](const std::string& text) { return ParseSwarmAddress(Word(text)).status(); }},
     {"swarm member", [](const std::string& text) { return ParseMember(Word(text)).status(); }},
 };

@@ -4,7 +4,8 @@
 A table (*.txt) has sections "@ READER" of rows: a text, then what is said of it behind "=> ", "=> taken" for nothing.
 Readers are those of readers.cc, which has one process for all rows. "@ run" starts `longhaul` with the text's words
 in the table's folder; "=2> " names an exit status other than 1. "@ file NAME" writes its one text into that folder.
-"!" as a text's first line: the next ones are a Python expression of str or bytes. Lines that begin with "#" before a
+"!" as a text's first line: the next ones are a Python expression of str or bytes; source(PATH) is a file of the
+project, made(NAME) one of the folder. Lines that begin with "#" before a
 row are comments.
 Usage: refusals.py TABLE READERS LONGHAUL [--accept]     --accept writes what is said into the table
 """
@@ -16,6 +17,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
 def rows_of(table):
@@ -36,9 +39,10 @@ def rows_of(table):
     return rows
 
 
-def text_of(body):
+def text_of(body, folder):
     if body[:1] == ["!"]:
-        text = eval("\n".join(body[1:]))  # noqa: S307, the project's own table
+        reads = {"source": lambda path: (TOP / path).read_text(), "made": lambda path: pathlib.Path(folder, path).read_text()}
+        text = eval("\n".join(body[1:]), reads)  # noqa: S307, the project's own table
         return text if isinstance(text, bytes) else text.encode()
     return ("\n".join(body) + "\n").encode() if body else b""
 
@@ -54,9 +58,9 @@ def answers(rows, readers, longhaul, folder):
     asked = [row for row in rows if isinstance(row, tuple)]
     for section, body, _ in asked:
         if section.startswith("file "):
-            pathlib.Path(folder, section[5:]).write_bytes(text_of(body))
+            pathlib.Path(folder, section[5:]).write_bytes(text_of(body, folder))
     read = [row for row in asked if row[0] != "run" and not row[0].startswith("file ")]
-    done = subprocess.run([readers], input="".join(f"{s} {text_of(b).hex()}\n" for s, b, _ in read), text=True,
+    done = subprocess.run([readers], input="".join(f"{s} {text_of(b, folder).hex()}\n" for s, b, _ in read), text=True,
                           stdout=subprocess.PIPE, cwd=folder, check=True)
     said = {id(row): ("=>", bytes.fromhex(line).decode(errors="backslashreplace"))
             for row, line in zip(read, done.stdout.splitlines(), strict=True)}
@@ -74,6 +78,8 @@ def main():
     rows = rows_of(table)
     with tempfile.TemporaryDirectory() as folder:
         said = iter(list(answers(rows, readers, longhaul, folder)))
+        if pathlib.Path(folder, "r").exists():
+            sys.exit(f"{table.name}: what was refused left a record")
     new, wrong = [], 0
     for row in rows:
         if isinstance(row, str):
