@@ -165,6 +165,26 @@ TEST(RateTrace, TenLinesByPencil) {
       << "whenever the lab began";
 }
 
+// Twenty opportunities of the first are used; the second, which begins with the lab too, has one in 10 ms.
+TEST(RateTrace, AnotherTraceIsNotReadFromWhereTheFirstWasLeft) {
+  Topology topology = *UniformTopology("colocated", 2);
+  topology.paths[0].delay = absl::ZeroDuration();
+  SetRateTrace(topology.paths[0], Parsed("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"), topology.mtu);
+  TapNetwork network(topology, 1);
+  const auto leaves_ms = [&](int64_t at_ns) {
+    EXPECT_TRUE(network.Arrive(at_ns, 0, 1, 7, 1514, 1));
+    int64_t left_ns = 0;
+    while (const auto due_ns = network.next_due_ns()) {
+      while (const auto output = network.Next(*due_ns)) left_ns = output->due_ns;
+    }
+    return left_ns / kMs;
+  };
+  for (int64_t ms = 0; ms < 20; ++ms) EXPECT_EQ(leaves_ms(ms * kMs + kMs / 2), ms + 1);
+  SetRateTrace(topology.paths[0], Parsed("10\n"), topology.mtu);
+  network.ChangePath(topology, topology.paths[0]);
+  EXPECT_EQ(leaves_ms(21 * kMs), 30);
+}
+
 TEST(RateTrace, AFullLinkCarriesTheMeanAndNothingIsSavedUp) {
   // As an LTE link: between 0 and 40 opportunities in 100 ms, from a fixed rule.
   std::string text;

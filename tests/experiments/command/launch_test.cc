@@ -49,6 +49,17 @@ TEST(ProgramLogs, LinesBecomeRowsAndWhatIsNoneOfThemIsCounted) {
   EXPECT_EQ(log.crossings[0].nmse_max, 0.375);
 }
 
+// The first from when the program began; a clock that was set back costs the step that it hits.
+TEST(ProgramLogs, AStepTakesTheTimeSinceTheLatestBeforeIt) {
+  ProgramLog log;
+  for (const auto& [step, at_s] : {std::pair(1, 10.5), {2, 12.0}, {3, 11.0}, {5, 12.25}}) {
+    log.steps[step] = {.step = step, .loss_nat = {}, .tokens = 8, .at_s = at_s};
+  }
+  std::vector<double> wall_s;
+  for (const StepRow& row : StepsOf(log, 10)) wall_s.push_back(row.wall_s);
+  EXPECT_THAT(wall_s, testing::ElementsAre(0.5, 1.5, 0, 0.25));
+}
+
 TEST(ProgramLogs, AWrongLineCostsThatLine) {
   for (const char* const line :
        {"no json", "[1]", "{}", "{\"step\": 0}", "{\"step\": 1.5}", "{\"step\": \"1\"}",
