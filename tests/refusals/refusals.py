@@ -5,8 +5,7 @@ A table (*.txt) has sections "@ READER" of rows: a text, then what is said of it
 Readers are those of readers.cc, which has one process for all rows. "@ run" starts `longhaul` with the text's words
 in the table's folder; "=2> " names an exit status other than 1. "@ file NAME" writes its one text into that folder.
 "!" as a text's first line: the next ones are a Python expression of str or bytes; source(PATH) is a file of the
-project, made(NAME) one of the folder. Lines that begin with "#" before a
-row are comments.
+project, made(NAME) one of the folder. Lines that begin with "#" before a row are comments.
 Usage: refusals.py TABLE READERS LONGHAUL [--accept]     --accept writes what is said into the table
 """
 import concurrent.futures
