@@ -201,7 +201,7 @@ TEST(FqCodel, AFlowThatComesBackHasAWholeTurn) {
   EXPECT_EQ(flows.Leave(3), (std::vector<uint32_t>{300, 301})) << "and no third: it is listed no more";
   flows.Come(1, 10);
   EXPECT_EQ(flows.Leave(4), (std::vector<uint32_t>{100, 101, 102, 103}));
-  flows.Come(3, 2);
+  flows.Come(3, 3);
   EXPECT_EQ(flows.Leave(3), (std::vector<uint32_t>{302, 303, 104}));
 }
 
