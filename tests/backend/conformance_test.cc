@@ -206,8 +206,7 @@ TEST_P(Conformance, GroupOfOneRankIsItself) {
   EXPECT_TRUE(at::equal(out, Input(0)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Conformance,
-                         testing::Values(at::kBFloat16, at::kLong),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Conformance, testing::Values(at::kBFloat16, at::kLong),
                          [](const auto& dtype) { return std::string(c10::toString(dtype.param)); });
 
 }  // namespace

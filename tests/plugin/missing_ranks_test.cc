@@ -212,7 +212,8 @@ TEST(MissingRank, ASlowRankOfACollectiveThatAllHaveJoinedIsNamed) {
   EXPECT_THAT(Text(sums[0].Wait()),
               HasSubstr("all ranks came to it, but it was not complete within the timeout of 8s: "
                         "values to or from rank 1 are still under way"));
-  EXPECT_THAT(Text(recv.Wait()), HasSubstr("rank 0 waits for rank 1 (allreduce 0), as it said 2s ago"));
+  EXPECT_THAT(Text(recv.Wait()),
+              HasSubstr("rank 0 waits for rank 1 (allreduce 0), as it said 2s ago"));
   for (const Outcome* outcome : {&sums[0], &sums[1], &sums[2], &recv}) {
     std::remove(FileNamedBy(Text(outcome->Wait())).c_str());
   }

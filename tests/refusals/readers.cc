@@ -27,8 +27,7 @@ std::string Word(const std::string& text) { return std::string(absl::StripSuffix
 // Words of `longhaul net set`, for a path of 100 Mbit/s and 65 ms between w0 and w1.
 absl::Status Change(const std::string& text) {
   const Topology topology = *UniformTopology("continental-us", 2);
-  const std::vector<std::string> words =
-      absl::StrSplit(Word(text), ' ', absl::SkipEmpty());
+  const std::vector<std::string> words = absl::StrSplit(Word(text), ' ', absl::SkipEmpty());
   const auto change = ApplyAssignments(topology.paths[0], words);
   return change.ok() ? ValidatePath(topology, change->path) : change.status();
 }
@@ -64,7 +63,8 @@ const std::string kNodes = "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n";
 const std::map<std::string, std::function<absl::Status(const std::string&)>> kReaders = {
     {"topology", Topologies},
     {"nodes a, b", [](const std::string& text) { return Topologies(kNodes + text); }},
-    {"between a, b", [](const std::string& text) { return Topologies(kNodes + "[between]\n" + text); }},
+    {"between a, b",
+     [](const std::string& text) { return Topologies(kNodes + "[between]\n" + text); }},
     {"node a", [](const std::string& text) { return Topologies("[[node]]\nname = 'a'\n" + text); }},
     {"topology file", [](const std::string& text) { return ReadTopology(Word(text)).status(); }},
     {"links", [](const std::string& text) { return TopologyNamed(Word(text)).status(); }},
@@ -77,7 +77,9 @@ const std::map<std::string, std::function<absl::Status(const std::string&)>> kRe
     {"rate trace", [](const std::string& text) { return ParseRateTrace(text, "t").status(); }},
     {"rate trace file", [](const std::string& text) { return ReadRateTrace(Word(text)).status(); }},
     {"samples",
-     [](const std::string& text) { return ParseRateTrace("seconds,Mbit/s\n" + text, "t").status(); }},
+     [](const std::string& text) {
+       return ParseRateTrace("seconds,Mbit/s\n" + text, "t").status();
+     }},
     {"matrix", [](const std::string& text) { return ParsePairMatrix(text, "m.csv").status(); }},
     {"matrix of rates",
      [](const std::string& text) {
@@ -90,12 +92,17 @@ const std::map<std::string, std::function<absl::Status(const std::string&)>> kRe
     {"forward", [](const std::string& text) { return ParseForward(Word(text)).status(); }},
     {"codec", [](const std::string& text) { return MakeCodec(Word(text)).status(); }},
     {"schedule",
-     [](const std::string& text) { return ParseScheduleCsv(text, CsvFormat::kComputeOnly).status(); }},
+     [](const std::string& text) {
+       return ParseScheduleCsv(text, CsvFormat::kComputeOnly).status();
+     }},
     {"schedule with communication",
-     [](const std::string& text) { return ParseScheduleCsv(text, CsvFormat::kComputeComms).status(); }},
+     [](const std::string& text) {
+       return ParseScheduleCsv(text, CsvFormat::kComputeComms).status();
+     }},
     {"manifest", [](const std::string& text) { return ParseManifest(text).status(); }},
     {"manifest with", ManifestWith},
-    {"swarm address", [](const std::string& text) { return ParseSwarmAddress(Word(text)).status(); }},
+    {"swarm address",
+     [](const std::string& text) { return ParseSwarmAddress(Word(text)).status(); }},
     {"swarm member", [](const std::string& text) { return ParseMember(Word(text)).status(); }},
 };
 
