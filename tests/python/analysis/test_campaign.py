@@ -160,6 +160,12 @@ class Estimates(Analysed):
         self.assertFalse(d.only_both_feeds_the_planner)
         self.assertEqual([t.name for t in a.findings.secondary],
                          ["S = 2", "S = 8", "forward only", "backward only", "M1 against a power of K"])
+        # Holm over all five, whatever can be tested: the smallest p five times, and none below one before it.
+        tests, least = sorted(a.findings.secondary, key=lambda t: t.p), 0.0
+        for i, test in enumerate(tests):
+            least = max(least, min(1.0, (5 - i) * test.p))
+            self.assertAlmostEqual(test.adjusted, least, msg=test.name)
+        self.assertLess(tests[0].adjusted, 0.05)
         rows = estimates(a)
         self.assertEqual(len(rows), len(named(rows)))
         self.assertIsNotNone(named(rows)["s4", "off", "q"].low)
