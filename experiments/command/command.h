@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -20,7 +21,9 @@ void AddRunCommand(CLI::App& app, int* exit_status);
 // *program: what it runs in every rank
 void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
-void AddReaderCommands(CLI::App& app, int* exit_status);
+// Those of kReaderVerbs in this group of --help.
+void AddReaderCommands(CLI::App& app, std::string_view group, int* exit_status);
+void AddExportWeightsCommand(CLI::App& app, int* exit_status);  // for Python
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddIngestCommand(CLI::App& app, int* exit_status);
 void AddAskedCommands(CLI::App& app, int* exit_status);  // by Python
@@ -34,6 +37,15 @@ void AddSpecCommand(CLI::App& app, int* exit_status);
 void AddCompletionCommand(CLI::App& app, int* exit_status);  // the last: of all before it
 void AddWorkerCommand(CLI::App& app, int* exit_status);
 void AddWeightsCommand(CLI::App& app, int* exit_status);
+
+// Help of options that several commands have.
+inline constexpr char kSpecHelp[] = "Run spec, a TOML file";
+inline constexpr char kSetHelp[] = "Override a key of the spec (repeatable)";
+inline constexpr char kJsonHelp[] = "Print one JSON document on stdout";
+inline constexpr char kLabHelp[] = "Name of the lab, as `net list` prints it";
+
+// Shows the help of `app` and its commands in one form, which python/longhaul/commands has too.
+void UseHelpFormat(CLI::App* app);
 
 // Parses a command line and runs what it asks for; returns main's status. The words of a program to
 // run (`net exec LAB/NODE [--] CMD...`, `net run LINKS -- CMD...`, `launch .. -- CMD...`) are its own, whatever they look

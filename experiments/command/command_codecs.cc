@@ -133,11 +133,13 @@ absl::Status InspectFile(const FileOptions& o) {
 
 void AddDType(CLI::App* command, FileOptions& o) {
   command
-      ->add_option("--dtype", o.dtype, "of the raw little-endian values: f32 (default), bf16, fp16")
+      ->add_option("--dtype", o.dtype,
+                   "Type of the raw little-endian values: f32, bf16 or fp16 [default: f32]")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, DType>{
               {"f32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}},
-          CLI::ignore_case));
+          CLI::ignore_case))
+      ->option_text("TYPE");
 }
 
 // encode, decode, inspect: raw files of values and files of one frame.
@@ -146,22 +148,28 @@ void AddFileCommands(CLI::App* codecs, int* exit_status) {
   const auto run = [o, exit_status](CLI::App* command, absl::Status (*work)(const FileOptions&)) {
     command->callback([o, exit_status, work] { *exit_status = Fail(work(*o)); });
   };
-  CLI::App* encode = codecs->add_subcommand("encode", "one tensor of raw values to one frame");
-  encode->add_option("name", o->codec, "the codec")->required();
-  encode->add_option("in", o->in, "raw little-endian values, row by row")->required();
-  encode->add_option("frame", o->out, "the frame to write")->required();
-  encode->add_option("--rows", o->rows, "rows of the tensor")->required();
-  encode->add_option("--cols", o->cols, "columns of the tensor")->required();
-  encode->add_option("--seed", o->seed, "of the noise, where the codec draws any (default 1)");
+  CLI::App* encode =
+      codecs->add_subcommand("encode", "Encode one tensor of raw values as one frame");
+  encode->add_option("name", o->codec, "Codec")->required();
+  encode->add_option("in", o->in, "Raw little-endian values, row by row")->required();
+  encode->footer(
+      "Example:\n  longhaul codecs encode int8-b64 values.bin frame.bin --rows 64 --cols 256");
+  encode->add_option("frame", o->out, "Frame to write")->required();
+  encode->add_option("--rows", o->rows, "Rows of the tensor")->required();
+  encode->add_option("--cols", o->cols, "Columns of the tensor")->required();
+  encode->add_option("--seed", o->seed, "Seed of stochastic codecs [default: 1]");
   AddDType(encode, *o);
   run(encode, EncodeFile);
-  CLI::App* decode = codecs->add_subcommand("decode", "one frame to raw values");
-  decode->add_option("frame", o->in, "the frame")->required();
-  decode->add_option("out", o->out, "raw little-endian values to write")->required();
+  CLI::App* decode = codecs->add_subcommand("decode", "Decode one frame to raw values");
+  decode->footer("Example:\n  longhaul codecs decode frame.bin values.bin");
+  decode->add_option("frame", o->in, "Frame to read")->required();
+  decode->add_option("out", o->out, "Raw little-endian values to write")->required();
   AddDType(decode, *o);
   run(decode, DecodeFile);
-  CLI::App* inspect = codecs->add_subcommand("inspect", "header fields, sections and sizes");
-  inspect->add_option("frame", o->in, "the frame")->required();
+  CLI::App* inspect =
+      codecs->add_subcommand("inspect", "Show the header fields, sections and sizes of a frame");
+  inspect->footer("Example:\n  longhaul codecs inspect frame.bin");
+  inspect->add_option("frame", o->in, "Frame to read")->required();
   run(inspect, InspectFile);
 }
 
@@ -170,15 +178,20 @@ void AddFileCommands(CLI::App* codecs, int* exit_status) {
 void AddCodecsCommand(CLI::App& app, int* exit_status) {
   auto wanted = std::make_shared<CatalogueOptions>();
   CLI::App* command = app.add_subcommand(
-      "codecs", "the catalogue: measured bits per element, error and speed on this machine");
-  command->add_option("names", wanted->names, "only these codecs (default: all)");
+      "codecs", "List codecs with their bits, error and speed; encode and decode tensors");
+  command->group("Data and codecs");
+  command->add_option("names", wanted->names, "Codecs to list [default: all]");
   command->add_option("--sort", wanted->sort,
-                      "name, id, bits, error, outlier, encode or decode (default: by id)");
-  command->add_option("--max-bits", wanted->max_bits, "only up to these bits per element");
+                      "Order: name, id, bits, error, outlier, encode or decode [default: id]");
+  command->add_option("--max-bits", wanted->max_bits, "Most bits per element");
   command->add_option("--max-error", wanted->max_error,
-                      "only up to this squared error relative to a Gaussian's energy");
-  command->add_flag("--json", wanted->json, "for programs");
+                      "Most squared error, relative to the energy of a Gaussian");
+  command->add_flag("--json", wanted->json, kJsonHelp);
   AddFileCommands(command, exit_status);
+  command->footer(
+      "Examples:\n"
+      "  longhaul codecs --sort bits --max-bits 4.5\n"
+      "  longhaul codecs encode int8-b64 values.bin frame.bin --rows 64 --cols 256");
   command->callback([wanted, command, exit_status] {
     if (!command->get_subcommands().empty()) return;  // it has spoken already
     *exit_status = Fail(PrintCatalogue(*wanted));

@@ -66,9 +66,11 @@ complete -o filenames -F _longhaul longhaul
 
 void AddCompletionCommand(CLI::App& app, int* exit_status) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand(
-      "completion", "for your shell's start file: eval \"$(longhaul completion bash)\"");
-  command->add_option("shell", *shell, "bash or zsh")
+  CLI::App* command = app.add_subcommand("completion", "Print completions for bash or zsh");
+  command->group("Setup");
+  command->footer(
+      "Example, for the start file of the shell:\n  eval \"$(longhaul completion bash)\"");
+  command->add_option("shell", *shell, "Shell: bash or zsh")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh"}));
   command->callback([&app, shell, exit_status] {

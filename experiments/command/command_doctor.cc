@@ -125,11 +125,14 @@ void AddDoctorCommand(CLI::App& app, int* exit_status) {
   auto lab_only = std::make_shared<bool>(false);
   auto brief = std::make_shared<bool>(false);
   auto quick = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand(
-      "doctor", "what this machine can do, and what to do about what is missing");
-  command->add_flag("--lab", *lab_only, "only whether links can be shaped; exit status 1 if not");
-  command->add_flag("--brief", *brief, "five lines, nothing measured");
-  command->add_flag("--quick", *quick, "without measuring what links it can carry");
+  CLI::App* command =
+      app.add_subcommand("doctor", "Show what this machine can do and how to add what is missing");
+  command->group("Setup");
+  command->footer("Example:\n  longhaul doctor --brief");
+  command->add_flag("--lab", *lab_only,
+                    "Check only whether links can be shaped; exit with 1 if not");
+  command->add_flag("--brief", *brief, "Print five lines and measure nothing");
+  command->add_flag("--quick", *quick, "Skip measuring which links it can carry");
   command->callback([lab_only, brief, quick, exit_status] {
     *exit_status = *lab_only ? LabOnly() : *brief ? Summarize() : Examine(*quick);
   });

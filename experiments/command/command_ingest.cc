@@ -305,12 +305,13 @@ absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out)
 
 void AddIngestCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<IngestArguments>();
-  CLI::App* command = app.add_subcommand(
-      "ingest", "a record of what workers under torchrun or Slurm told (worker --events FOLDER)");
-  command->add_option("events", arguments->events, "the folder of events, of all hosts")
-      ->required();
-  command->add_option("--results", arguments->results, "folder of the record")->required();
-  command->add_option("--arm", arguments->arm, "name of this configuration in the record")
+  CLI::App* command =
+      app.add_subcommand("ingest", "Make a record from the events of workers (worker --events)");
+  command->group("Cluster");
+  command->footer("Example:\n  longhaul ingest events --results results/cluster");
+  command->add_option("events", arguments->events, "Folder of events, of all hosts")->required();
+  command->add_option("--results", arguments->results, "Folder of the record")->required();
+  command->add_option("--arm", arguments->arm, "Name of this configuration in the record")
       ->default_val("workers");
   AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {

@@ -354,24 +354,27 @@ absl::Status TakeLinks(const LaunchOptions& options) {
 void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status) {
   auto options = std::make_shared<LaunchOptions>();
   CLI::App* command = app.add_subcommand(
-      "launch",
-      "Run CMD as N ranks behind shaped, verified links, and record it: launch -n N --profile P -- "
-      "CMD...");
+      "launch", "Run any program as N ranks behind emulated WAN links, and record it");
+  command->group("Measure");
+  command->footer(
+      "Example:\n"
+      "  longhaul launch -n 2 --profile continental-us -- python train.py");
   AddLinkOptions(*command, options->links);
   command
       ->add_option("-n", options->links->nodes,
-                   "Number of ranks, each in a separate node (as --nodes)")
+                   "Number of ranks, each in a separate node (same as --nodes)")
       ->check(CLI::Range(2, 26));
-  command->add_option("--profile", options->profile, "Name of the links, as LINKS");
-  command->add_option("--links", options->file, "Topology file of the links, as LINKS");
-  command->add_option("--gpus", options->gpus, "GPUs for the ranks in turn, as 0 or 0,1")
+  command->add_option("--profile", options->profile, "Name of a link profile (same as LINKS)");
+  command->add_option("--links", options->file,
+                      "Profile, region table or topology file (same as LINKS)");
+  command->add_option("--gpus", options->gpus, "GPUs for the ranks in turn, such as 0 or 0,1")
       ->capture_default_str();
   command->add_option("--name", options->name, "Name of the run [default: name of the links]");
   command->add_option("--results", options->results,
                       "Folder of the record [default: results/NAME]");
   command
       ->add_option("--probe", options->probe,
-                   "Probe the links before and after: full, quick (round trips alone) or none")
+                   "Probe the links before and after: full, quick (round trips only) or none")
       ->check(CLI::IsMember({"full", "quick", "none"}))
       ->capture_default_str();
   command
@@ -379,9 +382,9 @@ void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, in
                    "If a link is out of bounds: stop the run, or flag it in the record")
       ->check(CLI::IsMember({"stop", "flag"}))
       ->capture_default_str();
-  command->add_option("--grace", options->grace, "Time between SIGTERM and SIGKILL, such as 5s")
+  command->add_option("--grace", options->grace, "Time between SIGTERM and SIGKILL")
       ->capture_default_str();
-  command->add_option("--port", options->port, "MASTER_PORT")
+  command->add_option("--port", options->port, "Port of the rendezvous (MASTER_PORT)")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
   command->add_flag("--raw", options->raw, "Do not prefix output lines with [rank]");

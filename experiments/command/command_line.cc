@@ -222,7 +222,8 @@ int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string
     program->assign(words.begin() + static_cast<std::ptrdiff_t>(own + dashes), words.end());
     words.resize(own);
   }
-  app.name(argv[0]);
+  app.name("longhaul");
+  UseHelpFormat(&app);
   const int status = Parse(app, std::move(words), exit_status);
   const absl::Status written = FlushStandardOutput();
   if (written.ok()) return status;

@@ -360,35 +360,37 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
 void AddMeasureCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<MeasureArguments>();
   CLI::App* command = app.add_subcommand(
-      "measure",
-      "an experiment: arms x seeds, resumable; ends with the table of q and eta with intervals, "
-      "or, for a [timing] grid, of step times against P2");
-  command->add_option("spec", arguments->spec, "the campaign's TOML file")->required();
-  command->add_option("--set", arguments->sets, "override, e.g. --set campaign.seeds=[1,2]")
-      ->take_all();
+      "measure", "Run a campaign (arms x seeds) and estimate what each codec costs");
+  command->group("Measure");
+  command->footer(
+      "Examples:\n"
+      "  longhaul measure experiments/specs/smoke.toml\n"
+      "  longhaul measure own.toml --set 'campaign.seeds=[1,2,3]' --accept-unresolved");
+  command->add_option("spec", arguments->spec, "Campaign, a TOML file")->required();
+  command->add_option("--set", arguments->sets, kSetHelp)->take_all();
   command->add_option("--results", arguments->results,
-                      "folder of the record (default: results/<campaign's name>)");
+                      "Folder of the record [default: results/NAME of the campaign]");
   command
-      ->add_option("--jobs", arguments->jobs,
-                   "runs at a time (default: as many as the cores hold, by the threads and "
-                   "processes of each)")
+      ->add_option("-j,--jobs", arguments->jobs,
+                   "Runs at a time [default: by the cores, and the threads and processes of a run]")
       ->check(CLI::PositiveNumber);
-  command->add_option("--gpus", arguments->gpus,
-                      "spread runs with train.device = \"cuda\" over these GPUs, as 0-7 or 0,2");
+  command->add_option(
+      "--gpus", arguments->gpus,
+      "Spread runs with train.device = \"cuda\" over these GPUs, such as 0-7 or 0,2");
   command->add_flag("--accept-unresolved", arguments->accept_unresolved,
-                    "run a design whose forecast says it cannot resolve 0.5 % per crossing");
-  CLI::Option* list = command->add_flag(
-      "--list", arguments->list, "the plan's runs: id, arm, seed, tokens, cores; trains nothing");
+                    "Run a design that cannot resolve a loss of 0.5 % per crossing");
+  CLI::Option* list =
+      command->add_flag("--list", arguments->list,
+                        "List the runs with ID, arm, seed, tokens and cores; train nothing");
   CLI::Option* run = command->add_option(
       "--run", arguments->run,
-      "Run only the run with this ID (see --list). Exits with 75 if it should be "
+      "Run only the run with this ID (see --list); exit with 75 if it should be "
       "started again");
   CLI::Option* records = command->add_option("--records", arguments->records,
-                                             "with --run: folder that gets a record for each run");
+                                             "With --run: folder that gets a record for each run");
   command
-      ->add_option(
-          "--from-losses", arguments->from_losses,
-          "losses.csv of a report of this campaign: computes its table anew, trains nothing")
+      ->add_option("--from-losses", arguments->from_losses,
+                   "Compute the table from losses.csv of a report of this campaign; train nothing")
       ->check(CLI::ExistingFile)
       ->excludes(list)
       ->excludes(run);

@@ -77,12 +77,13 @@ absl::Status MergeRecords(const MergeArguments& arguments) {
 
 void AddMergeCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<MergeArguments>();
-  CLI::App* command = app.add_subcommand(
-      "merge", "records of many machines (measure --run --records) as one, for measure and report");
-  command->add_option("into", arguments->into, "folder of the record to merge into")->required();
+  CLI::App* command = app.add_subcommand("merge", "Merge records of several machines into one");
+  command->group("Results");
+  command->footer("Example:\n  longhaul merge results/own node1/records node2/records");
+  command->add_option("into", arguments->into, "Folder of the record to merge into")->required();
   command
       ->add_option("from", arguments->from,
-                   "folders with a record, or folders of such folders; nothing there is changed")
+                   "Folders with a record, or folders of such folders; nothing there is changed")
       ->required();
   command->callback(Calling(MergeRecords, arguments, exit_status));
 }

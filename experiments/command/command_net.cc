@@ -103,18 +103,22 @@ std::string PathText(const nlohmann::json& path) {
 void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& options) {
   command.add_option(
       "links", options->links,
-      "a profile, a table of regions (aws, or aws:us-east-1,eu-west-1), or a topology file "
-      "(docs/net-lab.md); none: --rate and --rtt");
-  command.add_option("--nodes", options->nodes, "of a profile (default: 2, named a, b, ..)")
+      "Profile, region table (aws, or aws:us-east-1,eu-west-1) or topology file; without one, give "
+      "--rate and --rtt");
+  command
+      .add_option("--nodes", options->nodes,
+                  "Number of nodes of a profile, named a, b, ... [default: 2]")
       ->check(CLI::Range(2, 26));
-  command.add_option("--emulator", options->emulator, "auto, netem or tap")
+  command
+      .add_option("--emulator", options->emulator,
+                  "Emulator of the links: auto, netem or tap [default: auto]")
       ->check(CLI::IsMember({"auto", "netem", "tap"}));
   command.add_option("--congestion-control", options->emulation.congestion_control,
-                     "of the nodes' TCP (default: the system's)");
+                     "TCP congestion control of the nodes [default: the system's]");
   command.add_flag_callback(
       "--no-slow-start-after-idle", [options] { options->emulation.slow_start_after_idle = false; },
-      "keep TCP's window over pauses");
-  command.add_option("--seed", options->emulation.seed, "of loss and jitter (tap)");
+      "Keep the TCP window over pauses");
+  command.add_option("--seed", options->emulation.seed, "Seed of loss and jitter (tap)");
   // Words of `net set` for every path; units as there.
   for (const PathFigure& figure : PathFigureTable()) {
     if (figure.option.empty()) continue;
@@ -127,8 +131,8 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
   }
   command.add_option(
       "--rate-trace", options->traces,
-      "a rate that changes as recorded, mahimahi's format or times and rates under a "
-      "line that names their units: FILE, or 'a>b=FILE' for one direction (tap)");
+      "Recorded rate over time, in mahimahi's format or as times and rates under a line with "
+      "their units: FILE, or 'a>b=FILE' for one direction (tap)");
 }
 
 namespace {
@@ -225,10 +229,9 @@ absl::StatusOr<LabSpec> LabOf(const LinkOptions& options) {
 }
 
 void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status) {
-  CLI::App* net = app.add_subcommand(
-      "net",
-      "labs of shaped links for any program: programs run in nodes, each a network "
-      "namespace with one interface, net0");
+  CLI::App* net =
+      app.add_subcommand("net", "Build labs of shaped links and run any program in their nodes");
+  net->group("Network lab");
   net->require_subcommand(1);
   AddNetLifeCommands(*net, exit_status);
   AddNetNodeCommands(*net, program, exit_status);
@@ -236,6 +239,10 @@ void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* 
   AddNetCaptureCommand(*net, exit_status);
   AddNetProbeCommand(*net, exit_status);
   AddNetStatsCommand(*net, exit_status);
+  net->footer(
+      "Example:\n"
+      "  longhaul net run continental-us -- ping -c 3 b\n\n"
+      "A node is a network namespace with one interface, net0.");
 }
 
 }  // namespace longhaul

@@ -88,21 +88,23 @@ absl::Status RunCapture(const CaptureOptions& options) {
 void AddNetCaptureCommand(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<CaptureOptions>();
   CLI::App* capture = net.add_subcommand(
-      "capture", "write what arrives over a path to a pcap file (for tcpdump -r, Wireshark)");
-  capture->add_option("lab", options->lab, "its name, as `net list` has it")->required();
+      "capture", "Write the packets of a path to a pcap file (for tcpdump -r, Wireshark)");
+  capture->footer("Example:\n  longhaul net capture demo 'a>b' - --seconds 5 | tcpdump -r -");
+  capture->add_option("lab", options->lab, kLabHelp)->required();
   capture
-      ->add_option("path", options->path,
-                   "'a>b': what arrives at b; 'a<>b': also what b sends to a, as b sends it")
+      ->add_option(
+          "path", options->path,
+          "Path: 'a>b' for packets that arrive at b; 'a<>b' also for those that b sends to a")
       ->required();
-  capture->add_option("file", options->file, "-: standard output, for `| tcpdump -r -`")
-      ->required();
-  capture->add_option("--packets", options->packets, "end after so many");
-  capture->add_option("--seconds", options->seconds, "end after so long");
-  capture->add_option("--snaplen", options->snap_bytes, "bytes of each frame (default: all)")
+  capture->add_option("file", options->file, "File to write; -: stdout")->required();
+  capture->add_option("--packets", options->packets, "End after N packets");
+  capture->add_option("--seconds", options->seconds, "End after this many seconds");
+  capture
+      ->add_option("--snaplen", options->snap_bytes, "Bytes to keep of each frame [default: all]")
       ->check(CLI::Range(14, 1 << 18));
-  capture->add_option("--protocol", options->protocol, "only this: tcp, udp, icmp")
+  capture->add_option("--protocol", options->protocol, "Keep only this protocol: tcp, udp or icmp")
       ->check(CLI::IsMember({"any", "tcp", "udp", "icmp"}));
-  capture->add_option("--port", options->port, "only from or to this port, of TCP and UDP")
+  capture->add_option("--port", options->port, "Keep only packets from or to this TCP or UDP port")
       ->check(CLI::Range(1, 65535));
   capture->callback(Calling(RunCapture, options, exit_status));
 }

@@ -204,14 +204,16 @@ absl::Status Down(const std::string& lab, bool all) {
 
 void AddUp(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<UpOptions>();
-  CLI::App* up = net.add_subcommand("up", "build a lab; it stays until it is taken down");
+  CLI::App* up = net.add_subcommand("up", "Build a lab that stays until `net down`");
+  up->footer("Example:\n  longhaul net up continental-us --name demo --nodes 3");
   AddLinkOptions(*up, options->links);
-  up->add_option("--name", options->name, "the lab's name (default: the profile's or the file's)");
+  up->add_option("--name", options->name,
+                 "Name of the lab [default: name of the profile or the file]");
   up->add_flag("--gateway", options->gateway,
-               "nodes reach the host's network, beside the paths (docs/net-lab-reference.md)");
+               "Let nodes reach the host's network as well (docs/net-lab-reference.md)");
   up->add_option("--forward", options->forwards,
-                 "with --gateway: [ADDRESS:]HOST_PORT:NODE:PORT, a TCP port of the host's (without "
-                 "an address: of its 127.0.0.1) that leads to a node's; may be given again")
+                 "With --gateway: lead a TCP port of the host to a node, as "
+                 "[ADDRESS:]HOST_PORT:NODE:PORT (repeatable)")
       ->allow_extra_args(false);
   up->callback(Calling(PrintUp, options, exit_status));
 }
@@ -220,10 +222,12 @@ void AddList(CLI::App& net, int* exit_status) {
   auto lab = std::make_shared<std::string>();
   auto nodes = std::make_shared<bool>(false);
   auto json = std::make_shared<bool>(false);
-  CLI::App* list = net.add_subcommand("list", "the labs that are up, or one lab's nodes and paths");
-  list->add_option("lab", *lab, "only this one, in detail");
-  list->add_flag("--nodes", *nodes, "only the names of its nodes, one a line");
-  list->add_flag("--json", *json, "for programs");
+  CLI::App* list =
+      net.add_subcommand("list", "List the labs that are up, or the nodes and paths of one");
+  list->footer("Example:\n  longhaul net list demo");
+  list->add_option("lab", *lab, "Name of a lab, to list it in detail");
+  list->add_flag("--nodes", *nodes, "List only the names of its nodes, one per line");
+  list->add_flag("--json", *json, kJsonHelp);
   list->callback([lab, nodes, json, exit_status] {
     const absl::Status status = !lab->empty() ? ListLab(*lab, *nodes, *json)
                                 : *nodes ? absl::InvalidArgumentError("list --nodes: want a LAB")
@@ -241,25 +245,28 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   auto lab = std::make_shared<std::string>();
   auto path = std::make_shared<std::string>();
   auto assignments = std::make_shared<std::vector<std::string>>();
-  CLI::App* set = net.add_subcommand("set", "change paths while traffic flows");
-  set->add_option("lab", *lab, "its name, as `net list` has it")->required();
+  CLI::App* set = net.add_subcommand("set", "Change paths while traffic flows");
+  set->footer("Example:\n  longhaul net set demo 'a<>b' rate=50mbit loss=1%");
+  set->add_option("lab", *lab, kLabHelp)->required();
   set->add_option("path", *path,
-                  "'a>b', 'a<>b' for both directions, '*' for all; '*>b' from every node")
+                  "Path: 'a>b', 'a<>b' for both directions, '*' for all, '*>b' from every node")
       ->required();
   std::string words;
   for (const PathFigure& figure : PathFigureTable()) {
     words += fmt::format("{}={} ", figure.word, figure.examples);
   }
-  set->add_option("figures", *assignments, words + "carrier=down|up outage=3s")->required();
+  set->add_option("figures", *assignments, "Figures: " + words + "carrier=down|up outage=3s")
+      ->required();
   set->callback([lab, path, assignments, exit_status] {
     *exit_status = Fail(Set(*lab, *path, *assignments));
   });
 
   auto ended = std::make_shared<std::string>();
   auto all = std::make_shared<bool>(false);
-  CLI::App* down = net.add_subcommand("down", "end a lab and everything that runs in it");
-  down->add_option("lab", *ended, "its name, as `net list` has it");
-  down->add_flag("--all", *all, "every lab of this user");
+  CLI::App* down = net.add_subcommand("down", "End a lab and everything that runs in it");
+  down->footer("Example:\n  longhaul net down demo");
+  down->add_option("lab", *ended, kLabHelp);
+  down->add_flag("--all", *all, "End every lab of this user");
   down->callback([ended, all, exit_status] { *exit_status = Fail(Down(*ended, *all)); });
 }
 

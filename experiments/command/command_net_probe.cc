@@ -102,15 +102,18 @@ absl::StatusOr<bool> Probe(const ProbeOptions& options) {
 void AddNetProbeCommand(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<ProbeOptions>();
   CLI::App* probe = net.add_subcommand(
-      "probe", "measure every path against its figures; exit status 1 when one is out of bounds");
-  probe->add_option("lab", options->lab, "its name, as `net list` has it")->required();
-  probe->add_option("path", options->path, "only 'a>b', 'a<>b', 'a>*' (default: all)");
-  probe->add_flag("--json", options->json, "for programs");
-  probe->add_flag("--quick", options->quick, "round trips only");
-  probe->add_flag("--ipv6", options->ipv6, "over IPv6 (default: IPv4)");
-  probe->add_option("--pings", options->pings, "echoes per path (default: 20)");
-  probe->add_option("--datagrams", options->datagrams,
-                    "for loss, per path, at most a second of them (default: 5000; 0: none)");
+      "probe", "Measure every path against its figures; exit with 1 if one is out of bounds");
+  probe->footer("Example:\n  longhaul net probe demo --quick");
+  probe->add_option("lab", options->lab, kLabHelp)->required();
+  probe->add_option("path", options->path, "Path: 'a>b', 'a<>b' or 'a>*' [default: all]");
+  probe->add_flag("--json", options->json, kJsonHelp);
+  probe->add_flag("--quick", options->quick, "Measure round trips only");
+  probe->add_flag("--ipv6", options->ipv6, "Probe over IPv6 [default: IPv4]");
+  probe->add_option("--pings", options->pings, "Echoes per path")->capture_default_str();
+  probe
+      ->add_option("--datagrams", options->datagrams,
+                   "Datagrams per path to measure loss, for at most one second; 0: none")
+      ->capture_default_str();
   probe->callback([options, exit_status] {
     auto in_bounds = Probe(*options);
     *exit_status = !in_bounds.ok() ? Fail(in_bounds.status()) : *in_bounds ? 0 : 1;

@@ -81,13 +81,18 @@ absl::StatusOr<int> RunLab(const RunOptions& options, const std::vector<std::str
 void AddNetRunCommand(CLI::App& net, const std::vector<std::string>* program, int* exit_status) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* run = net.add_subcommand(
-      "run", "run LINKS -- CMD...: a lab, CMD in every node of it, and nothing left afterwards");
+      "run", "Build a lab, run a program in its nodes, and remove everything afterwards");
+  run->footer(
+      "Examples:\n"
+      "  longhaul net run continental-us -- hostname\n"
+      "  longhaul net run regional --node a -- iperf3 -s -1 --node b -- iperf3 -c a");
   AddLinkOptions(*run, options->links);
-  run->add_option("--node", options->node,
-                  "CMD in this node alone; another `--node NODE -- CMD...` may follow it, and the "
-                  "last one's end is the run's");
-  run->add_option("--grace", options->grace,
-                  "until what was told to end, or interrupted, is killed: 5s, or none");
+  run->add_option(
+      "--node", options->node,
+      "Run CMD in this node only; more `--node NODE -- CMD...` may follow, and the exit "
+      "of the last CMD ends the run");
+  run->add_option("--grace", options->grace, "Time between SIGTERM and SIGKILL, or none")
+      ->capture_default_str();
   run->callback([options, program, exit_status] {
     auto status = RunLab(*options, *program);
     *exit_status = status.ok() ? *status : Fail(status.status());
@@ -132,8 +137,9 @@ int Exec(const std::string& where, const std::vector<std::string>& argv) {
 
 void AddNetNodeCommands(CLI::App& net, const std::vector<std::string>* program, int* exit_status) {
   auto where = std::make_shared<std::string>();
-  CLI::App* exec = net.add_subcommand("exec", "run a program in a node: exec LAB/NODE -- CMD...");
-  exec->add_option("node", *where, "LAB/NODE, then the program and its arguments")->required();
+  CLI::App* exec = net.add_subcommand("exec", "Run a program in a node of a lab");
+  exec->footer("Example:\n  longhaul net exec demo/a -- ping -c 3 b");
+  exec->add_option("node", *where, "Node, as LAB/NODE")->required();
   exec->callback([where, program, exit_status] {
     *exit_status = program->empty()
                        ? Fail(absl::InvalidArgumentError("exec LAB/NODE -- CMD: no CMD"))
@@ -141,8 +147,9 @@ void AddNetNodeCommands(CLI::App& net, const std::vector<std::string>* program, 
   });
 
   auto shell_where = std::make_shared<std::string>();
-  CLI::App* shell = net.add_subcommand("shell", "a shell in a node");
-  shell->add_option("node", *shell_where, "LAB/NODE")->required();
+  CLI::App* shell = net.add_subcommand("shell", "Open a shell in a node of a lab");
+  shell->footer("Example:\n  longhaul net shell demo/a");
+  shell->add_option("node", *shell_where, "Node, as LAB/NODE")->required();
   shell->callback([shell_where, exit_status] {
     const char* program = getenv("SHELL");
     *exit_status = Exec(*shell_where, {program == nullptr ? "/bin/sh" : program});

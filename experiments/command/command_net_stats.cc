@@ -126,11 +126,15 @@ absl::Status Stats(const StatsOptions& options) {
 
 void AddNetStatsCommand(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<StatsOptions>();
-  CLI::App* stats = net.add_subcommand("stats", "what every path carried, dropped and holds");
-  stats->add_option("lab", options->lab, "its name, as `net list` has it")->required();
-  stats->add_flag("--watch", options->watch, "a live table, until Ctrl-C or the lab's end");
-  stats->add_flag("--json", options->json, "for programs; with --watch a line each time");
-  stats->add_option("--interval", options->interval_s, "seconds (default: 1)");
+  CLI::App* stats = net.add_subcommand("stats", "Show what every path carried, dropped and queues");
+  stats->footer("Example:\n  longhaul net stats demo --watch");
+  stats->add_option("lab", options->lab, kLabHelp)->required();
+  stats->add_flag("--watch", options->watch,
+                  "Show a live table until Ctrl-C or the end of the lab");
+  stats->add_flag("--json", options->json,
+                  "Print one JSON document on stdout; with --watch, one line each time");
+  stats->add_option("--interval", options->interval_s, "Seconds between looks, with --watch")
+      ->capture_default_str();
   stats->callback(Calling(Stats, options, exit_status));
 }
 

@@ -110,56 +110,60 @@ void AddOptions(CLI::App* command, Arguments& a) {
                    "model.safetensors, an index of several files, or a folder with one of them")
       ->required();
   command->add_option("--model", o.model,
-                      "TOML file with the table [model] (default: model.toml beside the weights)");
+                      "TOML file with the table [model] [default: model.toml next to the weights]");
   command
       ->add_option("--tokens", o.tokens,
-                   "token file to evaluate on, or text:FILE, tokens32:FILE (docs/models.md)")
+                   "Token file to evaluate on, or text:FILE, tokens32:FILE (docs/models.md)")
       ->required();
-  command->add_option("--codec", o.codecs, "codec of the boundaries; more than one may be given")
+  command->add_option("--codec", o.codecs, "Codec of the boundaries (repeatable)")
       ->required()
       ->take_all();
-  command->add_option("--stages", o.stages, "numbers of equal stages (default 2,4,8)")
+  command->add_option("--stages", o.stages, "Numbers of equal stages [default: 2,4,8]")
       ->delimiter(',');
   command
       ->add_option("--cuts", o.cuts,
-                   "blocks with which stages 1, 2, ... begin, as 7,15,22; may be given again")
+                   "First blocks of stages 1, 2, ..., such as 7,15,22 (repeatable)")
       ->take_all();
   command->add_option("--rows", o.rows,
-                      fmt::format("rows of text to price on (default {})", kPriceRows));
+                      fmt::format("Rows of text to price on [default: {}]", kPriceRows));
   command->add_option(
       "--context", o.context,
-      fmt::format("tokens of a row (default {}, or the model's if that is less)", kPriceContext));
-  command->add_option("--budget", o.budget_nat,
-                      "nat/token: choose cuts and codecs of the fewest bits within it, and try the "
-                      "choice on as many other rows");
+      fmt::format("Tokens per row [default: {}, or the model's if that is less]", kPriceContext));
+  command->add_option(
+      "--budget", o.budget_nat,
+      "Choose the cuts and codecs of the fewest bits within this loss (nat/token), and "
+      "try the choice on as many other rows");
   command->add_option(
       "--move", o.move,
-      fmt::format("with --budget: blocks by which a cut may move (default {})", kPriceMove));
+      fmt::format("With --budget: blocks by which a cut may move [default: {}]", kPriceMove));
   command
-      ->add_option("--allow", o.allowed_nat,
-                   "nat/token: losses to name the bits for (default 0.001,0.01,0.1)")
+      ->add_option(
+          "--allow", o.allowed_nat,
+          "Report the fewest bits that keep the loss (nat/token) below each level [default: "
+          "0.001,0.01,0.1]")
       ->delimiter(',');
   command->add_option(
       "--gradient-rows", o.gradient_rows,
-      fmt::format("rows whose gradients are compared, the slowest part (default {}; "
-                  "0: none)",
+      fmt::format("Rows whose gradients are compared, the slowest part; 0: none [default: {}]",
                   kPriceGradientRows));
-  command->add_option("--seed", o.seed, "of codecs that draw (default 1)");
+  command->add_option("--seed", o.seed, "Seed of stochastic codecs [default: 1]");
   command
       ->add_option("--device", o.device,
-                   "cpu, cuda or cuda:N: where the model computes; codecs run on the host")
+                   "Where the model computes: cpu, cuda or cuda:N; codecs run on the host")
       ->capture_default_str();
   command
       ->add_option("--dtype", o.dtype,
-                   "float32 or bfloat16: of the model's products and of what crosses")
+                   "Type of the model's products and of crossing tensors: float32 or bfloat16")
       ->capture_default_str();
-  command->add_option("--threads", a.threads, "of this process (default: all cores it may use)");
-  command->add_option("--json", a.json, "one JSON document, on stdout or into this file")
+  command->add_option("--threads", a.threads,
+                      "Threads of this process [default: all cores it may use]");
+  command->add_option("--json", a.json, "Print one JSON document on stdout, or write it to FILE")
       ->expected(0, 1)
-      ->default_str(kStdout);
-  command->add_option("--csv", a.csv, "write every row's losses into this file");
-  command->add_option("--report", a.report, "write a page with tables and figures into this file");
-  command->add_flag("--quiet", a.quiet, "no progress");
+      ->default_str(kStdout)
+      ->option_text("[FILE]");
+  command->add_option("--csv", a.csv, "Write the losses of every row as CSV");
+  command->add_option("--report", a.report, "Write an HTML page with tables and figures");
+  command->add_flag("-q,--quiet", a.quiet, "Print no progress");
 }
 
 }  // namespace
@@ -167,7 +171,11 @@ void AddOptions(CLI::App* command, Arguments& a) {
 void AddPriceCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
-      "price", "what compressed boundaries cost a model that exists, without training it");
+      "price", "Price compressed boundaries of existing weights, without training");
+  command->group("Measure");
+  command->footer(
+      "Example:\n"
+      "  longhaul price --weights smollm2 --tokens smollm2/python.bin --codec int4-b64-h64");
   AddOptions(command, *arguments);
   command->callback([arguments, exit_status] {
     bool documented = false;

@@ -24,9 +24,11 @@ absl::Status ExportToSafetensors(const ExportArguments& arguments) {
 
 }  // namespace
 
-void AddReaderCommands(CLI::App& app, int* exit_status) {
+void AddReaderCommands(CLI::App& app, std::string_view group, int* exit_status) {
   for (const ReaderVerb& verb : kReaderVerbs) {
+    if (verb.group != group) continue;
     CLI::App* command = app.add_subcommand(std::string(verb.name), verb.description);
+    command->group(std::string(verb.group));
     command->set_help_flag();  // the verb's own says more
     command->prefix_command();
     command->callback([command, exit_status] {
@@ -35,6 +37,9 @@ void AddReaderCommands(CLI::App& app, int* exit_status) {
       *exit_status = Fail(BecomeReader(std::move(words)));
     });
   }
+}
+
+void AddExportWeightsCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* weights = app.add_subcommand("_export-weights", "")->group("");
   weights->add_option("results", arguments->results)->required();

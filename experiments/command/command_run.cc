@@ -245,31 +245,37 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
 void AddRunCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand(
-      "run", "one run: workers, shaped links (or one process), live progress, a record");
-  command->add_option("spec", arguments->spec, "the run's TOML file")->required();
-  command->add_option("--set", arguments->sets, "override, e.g. --set boundary.forward=none")
-      ->take_all();
+      "run", "Train one configuration and record its losses, bytes and step times");
+  command->group("Measure");
+  command->footer(
+      "Examples:\n"
+      "  longhaul run experiments/specs/shaped.toml\n"
+      "  longhaul run first.toml --set boundary.forward=minmax3-b64 --arm three-bits");
+  command->add_option("spec", arguments->spec, kSpecHelp)->required();
+  command->add_option("--set", arguments->sets, kSetHelp)->take_all();
   command->add_option("--results", arguments->results,
-                      "folder of the record (default: results/<name of the spec>)");
+                      "Folder of the record [default: results/NAME of the spec]");
   command->add_option("--arm", arguments->arm,
-                      "name of this configuration in the record (default: the spec's)");
-  command->add_option("--capture", arguments->capture,
-                      "empty or new folder for the boundary tensors of four steps (safetensors)");
-  command->add_option("--trace", arguments->trace,
-                      "write what each rank and link did, and when, to this file, which "
-                      "ui.perfetto.dev opens; the last line says how much of an exchange between "
-                      "groups was exposed");
+                      "Name of this configuration in the record [default: the spec's]");
+  command->add_option(
+      "--capture", arguments->capture,
+      "Write the boundary tensors of four steps into a new or empty folder (safetensors)");
+  command->add_option(
+      "--trace", arguments->trace,
+      "Write a timeline of every rank and link, for ui.perfetto.dev; print how much of an "
+      "exchange between groups was exposed");
   command->add_option("--trace-steps", arguments->trace_steps,
-                      "A:B, the steps of the trace (default: around the first exchange)");
-  command->add_option("--from", arguments->from,
-                      "begin with the newest checkpoint of another run of the same model and data: "
-                      "its folder of checkpoints or of its record");
+                      "Steps of the trace [default: around the first exchange]");
+  command->add_option(
+      "--from", arguments->from,
+      "Start from the newest checkpoint of another run of the same model and data: its "
+      "folder of checkpoints or of its record");
   command->add_option(
       "--clock", arguments->clock,
-      "simulated: train in this process, and say when each step would have ended on "
-      "the links of net.profile and the machine of [compute]");
+      "With 'simulated': train in this process, and compute when each step would have ended "
+      "on the links of net.profile and the machine of [compute]");
   command->add_flag("--resume", arguments->resume,
-                    "go on from the last checkpoint of the same arm and resolved spec");
+                    "Resume from the last checkpoint of the same arm and resolved spec");
   AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
     CommandOutput out(arguments->output);

@@ -269,23 +269,29 @@ absl::Status ShowSchedule(const ShowOptions& o) {
 
 void AddScheduleCommand(CLI::App& app, int* exit_status) {
   CLI::App* schedule =
-      app.add_subcommand("schedule", "a schedule drawn; schedules ranked for links; where to cut");
+      app.add_subcommand("schedule", "Draw schedules, rank them for links, and balance stages");
+  schedule->group("Plan");
   schedule->require_subcommand(1);
   auto show = std::make_shared<ShowOptions>();
-  CLI::App* s = schedule->add_subcommand("show", "one step of a schedule as text and SVG");
-  s->add_option("name", show->name, "a name of the table, or csv")->required();
-  s->add_option("-S,--stages", show->stages, "stages of the model")->capture_default_str();
-  s->add_option("-M,--microbatches", show->microbatches, "of a step")->capture_default_str();
-  s->add_option("--chunks", show->chunks, "stages of a rank (default: the fewest it is made for)");
-  s->add_option("--depth", show->depth, "of 1f1b-deep")->capture_default_str();
-  s->add_option("--csv", show->csv, "torch's CSV, for the name csv");
-  s->add_option("--links", show->links, "a link profile: the step that P2 predicts over it");
-  s->add_option("--forward-ms", show->forward_ms, "of a rank and micro-batch, with --links")
+  CLI::App* s = schedule->add_subcommand("show", "Draw one step of a schedule as text and SVG");
+  s->footer("Example:\n  longhaul schedule show 1f1b -S 4 -M 8 --links continental-us");
+  s->add_option("name", show->name, "Name of the schedule, or csv")->required();
+  s->add_option("-S,--stages", show->stages, "Stages of the model")->capture_default_str();
+  s->add_option("-M,--microbatches", show->microbatches, "Micro-batches per step")
       ->capture_default_str();
-  s->add_option("--backward-ms", show->backward_ms, "the same")->capture_default_str();
-  s->add_option("--message-kb", show->message_kb, "of a tensor that crosses")
+  s->add_option("--chunks", show->chunks, "Stages per rank [default: the fewest it is made for]");
+  s->add_option("--depth", show->depth, "Depth of 1f1b-deep")->capture_default_str();
+  s->add_option("--csv", show->csv, "Schedule file of torch, for the name csv");
+  s->add_option("--links", show->links, "Predict the step (P2) over this link profile");
+  s->add_option("--forward-ms", show->forward_ms,
+                "Forward time of a micro-batch on a rank, with --links")
       ->capture_default_str();
-  s->add_option("--svg", show->svg, "write the drawing to this file");
+  s->add_option("--backward-ms", show->backward_ms,
+                "Backward time of a micro-batch on a rank, with --links")
+      ->capture_default_str();
+  s->add_option("--message-kb", show->message_kb, "Size of a tensor that crosses, with --links")
+      ->capture_default_str();
+  s->add_option("--svg", show->svg, "Write the drawing as SVG");
   s->callback(Calling(ShowSchedule, show, exit_status));
   AddScheduleBest(*schedule, exit_status);
   AddScheduleCuts(*schedule, exit_status);

@@ -97,8 +97,10 @@ void PrintKeys(bool json) {
 void AddSpecCommand(CLI::App& app, int* exit_status) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
-      app.add_subcommand("spec", "every key of a run spec: what it may be, its unit, its default");
-  command->add_flag("--json", *json, "for programs");
+      app.add_subcommand("spec", "List the keys of a run spec with their values and defaults");
+  command->group("Data and codecs");
+  command->footer("Example:\n  longhaul spec --json");
+  command->add_flag("--json", *json, kJsonHelp);
   command->callback([json, exit_status] {
     PrintKeys(*json);
     *exit_status = 0;

@@ -32,12 +32,13 @@ absl::StatusOr<std::optional<int64_t>> RateOf(const std::string& word) {
 
 void AddSwarmOptions(CLI::App& command, SwarmFlags& flags) {
   command.add_option("--up", flags.upload_rate,
-                     "most that is sent, of payload: 50mbit, 500kbit (default: no limit)");
-  command.add_option("--down", flags.download_rate, "most that is taken in (default: no limit)");
+                     "Upload limit of payload, such as 50mbit [default: no limit]");
+  command.add_option("--down", flags.download_rate,
+                     "Download limit of payload, such as 50mbit [default: no limit]");
   command.add_option("--dscp", flags.dscp,
-                     "mark of every packet, 0 to 63 (default: 1, lower effort, RFC 8622)");
-  command.add_flag("--json", flags.json, "one JSON document on stdout (docs/swarm.md)");
-  command.add_flag("--quiet", flags.quiet, "no progress");
+                     "DSCP mark of every packet, 0 to 63 [default: 1, lower effort, RFC 8622]");
+  command.add_flag("--json", flags.json, kJsonHelp);
+  command.add_flag("-q,--quiet", flags.quiet, "Print no progress");
 }
 
 absl::StatusOr<SwarmOptions> OptionsOf(const SwarmFlags& flags) {
@@ -58,12 +59,16 @@ std::string Megabytes(int64_t bytes) {
 }
 
 void AddWeightsCommand(CLI::App& app, int* exit_status) {
-  CLI::App* weights = app.add_subcommand(
-      "weights", "spread the files of a folder to others, from all who have them (docs/swarm.md)");
+  CLI::App* weights =
+      app.add_subcommand("weights", "Share and fetch folders of weights in a closed swarm");
+  weights->group("Data and codecs");
   weights->require_subcommand(1);
   AddWeightsShareCommand(*weights, exit_status);
   AddWeightsFetchCommand(*weights, exit_status);
   AddWeightsEstimateCommand(*weights, exit_status);
+  weights->footer(
+      "Example:\n"
+      "  longhaul weights fetch model.manifest --into model --peer 10.0.0.2:7000");
 }
 
 namespace {
@@ -79,19 +84,24 @@ struct EstimateFlags {
 void AddWeightsEstimateCommand(CLI::App& weights, int* exit_status) {
   auto flags = std::make_shared<EstimateFlags>();
   CLI::App* estimate = weights.add_subcommand(
-      "estimate", "seconds that a fetch and a plain copy of one source take, by the closed form");
+      "estimate", "Estimate how long a fetch and a plain copy take, by the closed form");
+  estimate->footer(
+      "Example:\n"
+      "  longhaul weights estimate --mb 500 --sources 4 --up-mbit 50 --down-mbit 200 --rtt-ms 40");
   const auto positive = CLI::Range(1e-6, 1e12);
-  estimate->add_option("--mb", flags->megabytes, "10^6 bytes")->required()->check(positive);
-  estimate->add_option("--sources", flags->sources, "that have the files")
+  estimate->add_option("--mb", flags->megabytes, "Size, in 10^6 bytes")
+      ->required()
+      ->check(positive);
+  estimate->add_option("--sources", flags->sources, "Number of sources that have the files")
       ->required()
       ->check(CLI::Range(1, 100'000));
-  estimate->add_option("--up-mbit", flags->up_mbit, "goodput of a source's line, or of its path")
+  estimate->add_option("--up-mbit", flags->up_mbit, "Goodput of a source's line or path, in Mbit/s")
       ->required()
       ->check(positive);
-  estimate->add_option("--down-mbit", flags->down_mbit, "goodput of the fetcher's line")
+  estimate->add_option("--down-mbit", flags->down_mbit, "Goodput of the fetcher's line, in Mbit/s")
       ->required()
       ->check(positive);
-  estimate->add_option("--rtt-ms", flags->rtt_ms, "there and back")
+  estimate->add_option("--rtt-ms", flags->rtt_ms, "Round trip time, in ms")
       ->required()
       ->check(CLI::Range(0.0, 1e6));
   estimate->callback([flags, exit_status] {

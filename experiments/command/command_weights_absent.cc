@@ -5,8 +5,9 @@
 namespace longhaul {
 
 void AddWeightsCommand(CLI::App& app, int* exit_status) {
-  CLI::App* weights =
-      app.add_subcommand("weights", "spread the files of a folder (this build has no libtorrent)");
+  CLI::App* weights = app.add_subcommand(
+      "weights", "Share and fetch folders of weights (this build has no libtorrent)");
+  weights->group("Data and codecs");
   weights->allow_extras();
   weights->callback([exit_status] {
     *exit_status = Fail(absl::FailedPreconditionError(

@@ -116,18 +116,24 @@ void AddWeightsFetchCommand(CLI::App& weights, int* exit_status) {
   auto flags = std::make_shared<FetchFlags>();
   CLI::App* fetch = weights.add_subcommand(
       "fetch",
-      "fetches a manifest's files into DIR; until they are complete and checked they lie "
-      "in DIR.partial, which the next fetch goes on with");
-  fetch->add_option("manifest", flags->manifest, "what `share` wrote")->required();
-  fetch->add_option("--into", flags->into, "DIR, which appears complete or not at all")->required();
-  fetch->add_option("--peer", flags->sources, "ADDR:PORT of one who has the files; repeat it")
+      "Fetch the files of a manifest into DIR; an incomplete fetch stays in DIR.partial and "
+      "resumes");
+  fetch->footer(
+      "Example:\n"
+      "  longhaul weights fetch model.manifest --into model --peer 10.0.0.2:7000");
+  fetch->add_option("manifest", flags->manifest, "Manifest that `weights share` wrote")->required();
+  fetch->add_option("--into", flags->into, "Folder to write; it appears only when complete")
+      ->required();
+  fetch->add_option("--peer", flags->sources, "Address of a peer that has the files (repeatable)")
       ->required();
   fetch->add_option("--listen", flags->swarm.listen,
-                    "ADDR:PORT for others that fetch (default: the address toward the first peer)");
-  fetch->add_option("--member", flags->swarm.members, "who may connect beside the peers");
-  fetch->add_option("--model", flags->model, "refuse a manifest of another model");
-  fetch->add_option("--sha256", flags->sha256, "refuse a manifest with another SHA-256");
-  fetch->add_option("--give-up", flags->give_up_s, "seconds without a byte (default: 60)")
+                    "Address for other fetchers [default: the one toward the first peer]");
+  fetch->add_option("--member", flags->swarm.members,
+                    "Address or network that may connect in addition to the peers (repeatable)");
+  fetch->add_option("--model", flags->model, "Reject a manifest of another model");
+  fetch->add_option("--sha256", flags->sha256, "Reject a manifest with another SHA-256");
+  fetch->add_option("--give-up", flags->give_up_s, "Seconds without a byte before it fails")
+      ->capture_default_str()
       ->check(CLI::Range(1.0, 1e6));
   AddSwarmOptions(*fetch, flags->swarm);
   fetch->callback([flags, exit_status] {

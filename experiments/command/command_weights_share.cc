@@ -110,19 +110,24 @@ absl::Status ShareFolder(const ShareFlags& flags) {
 void AddWeightsShareCommand(CLI::App& weights, int* exit_status) {
   auto flags = std::make_shared<ShareFlags>();
   CLI::App* share = weights.add_subcommand(
-      "share", "offers DIR to the members until SIGINT or SIGTERM; says who took how much");
-  share->add_option("dir", flags->folder, "the folder")->required();
-  share->add_option("--listen", flags->swarm.listen, "ADDR:PORT, an address of this host or node")
-      ->required();
-  share->add_option("--member", flags->swarm.members, "who may fetch: 10.0.0.3, 10.0.0.0/16")
+      "share", "Offer DIR to the members until SIGINT or SIGTERM; report what each member took");
+  share->footer(
+      "Example:\n"
+      "  longhaul weights share model --listen 10.0.0.2:7000 --member 10.0.0.0/16 "
+      "--manifest model.manifest");
+  share->add_option("dir", flags->folder, "Folder to share")->required();
+  share->add_option("--listen", flags->swarm.listen, "Address of this host or node")->required();
+  share
+      ->add_option("--member", flags->swarm.members,
+                   "Address or network that may fetch, such as 10.0.0.0/16 (repeatable)")
       ->required();
   share
       ->add_option("--manifest", flags->manifest,
-                   "file for those who fetch; made where it is not there, else shared as it is")
+                   "File for members that fetch; written if it does not exist")
       ->required();
-  share->add_option("--model", flags->about.model, "of which model the files are");
-  share->add_option("--run", flags->about.run, "of which run");
-  share->add_option("--step", flags->about.step, "of which step");
+  share->add_option("--model", flags->about.model, "Name of the model, for the manifest");
+  share->add_option("--run", flags->about.run, "Name of the run, for the manifest");
+  share->add_option("--step", flags->about.step, "Step of the run, for the manifest");
   AddSwarmOptions(*share, flags->swarm);
   share->callback(Calling(ShareFolder, flags, exit_status));
 }

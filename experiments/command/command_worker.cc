@@ -76,36 +76,43 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<WorkerArguments>();
   CLI::App* command = app.add_subcommand(
       "worker",
-      "one rank of a run, placed by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: what 'run' "
-      "starts in every node, and what torchrun or Slurm start on a cluster");
-  command->add_option("spec", arguments->spec, "the run's TOML file")->required();
-  command->add_option("--set", arguments->sets, "override, e.g. --set boundary.forward=none");
-  command->add_option("--checkpoints", arguments->checkpoints, "folder of this run's checkpoints");
+      "Start one rank of a run under torchrun or Slurm; RANK, WORLD_SIZE, MASTER_ADDR and "
+      "MASTER_PORT place it");
+  command->group("Cluster");
+  command->footer(
+      "Example:\n"
+      "  torchrun --nproc-per-node 2 --no-python longhaul worker first.toml --events events");
+  command->add_option("spec", arguments->spec, kSpecHelp)->required();
+  command->add_option("--set", arguments->sets, kSetHelp);
+  command->add_option("--checkpoints", arguments->checkpoints, "Folder of this run's checkpoints");
   command->add_option(
       "--interface", arguments->interface,
-      "the interface that all traffic must cross (default: LONGHAUL_INTERFACE, else the "
-      "only one, or of several the one that leads to MASTER_ADDR)");
+      "Interface that all traffic must cross [default: LONGHAUL_INTERFACE, else the one that "
+      "leads to MASTER_ADDR]");
   command->add_option("--events", arguments->events,
-                      "folder for this rank's events, from which 'ingest' makes the record");
+                      "Folder for this rank's events; 'ingest' makes a record of them");
   command->add_option("--events-fd", arguments->events_fd,
-                      "descriptor for events, one JSON object a line (default: 1)");
-  command->add_option("--phase-fd", arguments->phase_fd, "the lab's gate (default: none)");
+                      "Descriptor for events, one JSON object per line [default: 1]");
+  command->add_option("--phase-fd", arguments->phase_fd,
+                      "Descriptor of the lab's gate [default: none]");
   command->add_option("--life", arguments->life,
-                      "how often the lab has started this rank's group before");
+                      "Number of earlier starts of this rank's group by the lab");
   command->add_flag("--resumes", arguments->resumes,
-                    "where the lab starts groups anew: every rank has a checkpoint to go on from");
+                    "Resume: every rank of a restarted group has a checkpoint");
   command->add_option("--trace-steps", arguments->trace_steps,
-                      "tell the lab's reader a trace of steps A:B (longhaul run --trace)");
-  CLI::Option* const store = command->add_option(
-      "--store", arguments->store, "HOST:PORT of the run's c10d store, of a worker --serve-store");
+                      "Send a trace of these steps to the lab (longhaul run --trace)");
+  CLI::Option* const store =
+      command->add_option("--store", arguments->store,
+                          "Address of the run's c10d store, of a worker with --serve-store");
   command
-      ->add_option("--group", arguments->group,
-                   "this launcher's workers are this group, from 0, of a run that goes on without "
-                   "a lost one: RANK and WORLD_SIZE are within it")
+      ->add_option(
+          "--group", arguments->group,
+          "Number of this launcher's group, from 0, in a run that continues without a lost "
+          "group; RANK and WORLD_SIZE count within the group")
       ->needs(store);
   command
       ->add_option("--serve-store", arguments->serve_store,
-                   "train nothing: serve the c10d store at this port until stdin ends")
+                   "Train nothing; serve the c10d store at this port until stdin ends")
       ->check(CLI::Range(1, 65535));
   command->callback([arguments, exit_status] { *exit_status = Work(*arguments); });
 }

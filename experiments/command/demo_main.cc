@@ -5,7 +5,7 @@
 #include "experiments/command/command.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"longhaul, as far as `make demo` builds it; `make build` builds every command."};
+  CLI::App app{"Run the commands that `make demo` builds; `make build` builds every command"};
   app.require_subcommand(1);
   app.set_version_flag("--version", LONGHAUL_VERSION);
   int exit_status = 0;

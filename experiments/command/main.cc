@@ -17,7 +17,7 @@
 namespace {
 
 int Net(int argc, char** argv) {
-  CLI::App app{"longhaul net: labs of shaped links for any program"};
+  CLI::App app{"Build labs of shaped links and run any program in their nodes"};
   app.require_subcommand(1);
   int exit_status = 0;
   std::vector<std::string> program;

@@ -26,13 +26,12 @@ std::string RecordLine(const std::string& folder) {
 }
 
 void AddOutputOptions(CLI::App& command, OutputOptions& options) {
-  command.add_flag("--json", options.json,
-                   "one JSON document on stdout (docs/records.md); progress goes to stderr");
+  command.add_flag("--json", options.json, kJsonHelp);
   CLI::Option* quiet =
-      command.add_flag("--quiet", options.quiet, "Print errors and the last lines alone");
+      command.add_flag("-q,--quiet", options.quiet, "Print only errors and the last lines");
   command
-      .add_flag("--verbose", options.verbose,
-                "Print everything: the resolved spec, every fact, link and table of the record")
+      .add_flag("-v,--verbose", options.verbose,
+                "Print the resolved spec and every fact, link and table of the record")
       ->excludes(quiet);
 }
 

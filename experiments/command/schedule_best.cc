@@ -300,15 +300,17 @@ absl::StatusOr<OneLink> LinkOfProfile(const std::string& profile) {
 void AddScheduleBest(CLI::App& schedule, int* exit_status) {
   auto best = std::make_shared<BestOptions>();
   CLI::App* b = schedule.add_subcommand(
-      "best", "all schedules of a spec's ranks, ranked by the step that P2 predicts");
-  b->add_option("spec", best->spec, "the run's TOML file")->required();
-  b->add_option("--set", best->set, "override, e.g. --set train.microbatches=16");
-  b->add_option("--links", best->links, "a profile in place of net.profile");
+      "best", "Rank all schedules for a spec's ranks by the step that P2 predicts");
+  b->footer("Example:\n  longhaul schedule best experiments/specs/shaped.toml --links regional");
+  b->add_option("spec", best->spec, kSpecHelp)->required();
+  b->add_option("--set", best->set, kSetHelp);
+  b->add_option("--links", best->links, "Link profile, in place of net.profile");
   b->add_option("--forward-ms", best->forward_ms,
-                "of a rank and micro-batch (default: what [compute] says)");
-  b->add_option("--backward-ms", best->backward_ms, "the same");
-  b->add_option("--memory-mb", best->memory_mb, "the most that a worker may take; 0: no bound");
-  b->add_flag("--json", best->json, "for programs");
+                "Forward time of a micro-batch on a rank [default: from [compute]]");
+  b->add_option("--backward-ms", best->backward_ms,
+                "Backward time of a micro-batch on a rank [default: from [compute]]");
+  b->add_option("--memory-mb", best->memory_mb, "Most memory of a worker; 0: no bound");
+  b->add_flag("--json", best->json, kJsonHelp);
   b->callback(Calling(BestSchedule, best, exit_status));
 }
 

@@ -265,16 +265,16 @@ absl::Status ChooseCuts(const CutsOptions& o) {
 
 void AddScheduleCuts(CLI::App& schedule, int* exit_status) {
   auto cuts = std::make_shared<CutsOptions>();
-  CLI::App* c = schedule.add_subcommand(
-      "cuts", "where stages begin so that the slowest takes least, by measured seconds of blocks");
-  c->add_option("spec", cuts->spec, "the run's TOML file")->required();
-  c->add_option("--set", cuts->set, "override, e.g. --set model.blocks=12");
-  c->add_option("-S,--stages", cuts->stages, "stages to cut into (default: the spec's)");
+  CLI::App* c = schedule.add_subcommand("cuts", "Balance stages by the measured times of blocks");
+  c->footer("Example:\n  longhaul schedule cuts spec.toml -S 4 --from results/blocks");
+  c->add_option("spec", cuts->spec, kSpecHelp)->required();
+  c->add_option("--set", cuts->set, kSetHelp);
+  c->add_option("-S,--stages", cuts->stages, "Stages to cut into [default: the spec's]");
   c->add_option("--from", cuts->from,
-                "results folder of a run of the same model, best one with a stage for each block");
-  c->add_option("--run", cuts->run, "a run of it (default: the last)");
-  c->add_option("--times", cuts->times, "or a file: block,seconds");
-  c->add_option("--save", cuts->save, "write what was measured to such a file");
+                "Record of a run of the same model, best one with a stage for each block");
+  c->add_option("--run", cuts->run, "Number of the run in it [default: the last]");
+  c->add_option("--times", cuts->times, "File of block,seconds in place of a record");
+  c->add_option("--save", cuts->save, "Write the measured times as such a file");
   c->callback(Calling(ChooseCuts, cuts, exit_status));
 }
 

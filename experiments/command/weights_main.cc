@@ -2,7 +2,7 @@
 #include "experiments/command/command.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"longhaul weights: the files of a folder, spread by a closed swarm"};
+  CLI::App app{"Share and fetch folders of weights in a closed swarm"};
   app.require_subcommand(1);
   int exit_status = 0;
   std::vector<std::string> program;

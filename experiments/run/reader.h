@@ -12,19 +12,19 @@ namespace longhaul {
 // becomes as git becomes `git-foo`.
 struct ReaderVerb {
   std::string_view name;
+  std::string_view group;  // of --help
   const char* description;
 };
 inline constexpr ReaderVerb kReaderVerbs[] = {
-    {"compare", "are two runs of one record bit-identical? Exit status 1 when they are not"},
-    {"export", "the record for other tools; reads only, and sends nothing anywhere"},
-    {"follow",
-     "logs a record's series while runs write it: TensorBoard, Trackio, Weights & Biases"},
-    {"import", "models and data that exist, for specs; fetches nothing (docs/import.md)"},
-    {"list", "runs and campaigns of a record, their state and numbers"},
-    {"plan", "which schedule, codec, H, outer step and placement reaches a loss first"},
-    {"report", "a self-contained HTML page with figures, CSV beside it; reads only the record"},
-    {"scale", "a run in simulated time: many groups, faults, what-ifs; nothing is trained"},
-    {"simulate", "the planning model: what compute a network of nodes delivers"},
+    {"list", "Results", "List records with their runs and campaigns"},
+    {"report", "Results", "Write a page with tables, figures and CSV files of a record"},
+    {"compare", "Results", "Check whether two runs of a record are bit-identical"},
+    {"export", "Results", "Export a record to Parquet, TensorBoard, W&B, MLflow or safetensors"},
+    {"follow", "Results", "Log a record live to TensorBoard, Trackio or Weights & Biases"},
+    {"plan", "Plan", "Rank schedules, codecs, outer steps and placements by time to a loss"},
+    {"scale", "Plan", "Simulate a run with many groups, faults and links"},
+    {"simulate", "Plan", "Evaluate the planning model with assumed or measured factors"},
+    {"import", "Data and codecs", "Import models, text and token files for specs"},
 };
 bool IsReaderVerb(std::string_view word);
 

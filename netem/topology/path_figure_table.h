@@ -21,7 +21,7 @@ struct PathFigure {
   absl::Status (*set)(std::string_view value, int mtu, PathSpec& path);
   // A probability in [0, 1] of each packet, where it stands in a path; null: it is something else.
   double& (*share)(PathSpec& path) = nullptr;
-  // As an option of `net up` and `net run`, what it says of itself; "": it is none.
+  // Help of the option of `net up` and `net run`; "": no option.
   std::string_view option = "";
   // Why the kernel's netem cannot do it, and what it is that is asked for; "": it can.
   std::string_view tap_alone = "";

@@ -9,6 +9,10 @@ set_tests_properties(architecture_clocks PROPERTIES LABELS cpu)
 add_test(NAME architecture_links
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/links.py ${PROJECT_SOURCE_DIR})
 set_tests_properties(architecture_links PROPERTIES LABELS cpu)
+# Pages follow docs/contributing/writing.md.
+add_test(NAME architecture_prose
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/prose.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(architecture_prose PROPERTIES LABELS cpu)
 # What is shown to be installed is what is meant.
 add_test(NAME architecture_pip_names
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/pip_names.py ${PROJECT_SOURCE_DIR})

@@ -20,6 +20,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 
 from longhaul.refusal import Refused
 
@@ -40,13 +41,60 @@ VERBS = {
 }
 
 
+# Help of options that several commands have, as in experiments/command/command.h.
+SPEC_HELP = "Run spec, a TOML file"
+SET_HELP = "Override a key of the spec (repeatable)"
+JSON_HELP = "Print one JSON document on stdout"
+
+
+def _row(name, text):
+    """One line of help: `name` in the column of names, `text` wrapped beside it."""
+    lines = textwrap.wrap(text, 70, break_long_words=False, break_on_hyphens=False) or [""]
+    first = f"{'  ' + name:<30}" if len(name) + 2 < 30 else f"  {name}\n{'':30}"
+    return first + f"\n{'':30}".join(lines) + "\n"
+
+
 class Parser(argparse.ArgumentParser):
-    """An argparse parser whose refusals are one line, as those of the engine's verbs are."""
+    """An argparse parser with the engine's form of help (experiments/command/command_help.cc) and of errors: one line."""
 
     def __init__(self, verb=None, description=None, examples=None, prog=None):
-        """examples: the text below the options; begins with "example"."""
+        """examples: the text below the options; begins with "Example"."""
         super().__init__(prog=prog or f"longhaul {verb}", description=description, epilog=examples, allow_abbrev=False,
                          formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def format_help(self):
+        options = [action for action in self._actions if action.option_strings]
+        commands = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]  # pylint: disable=protected-access
+        words = [action for action in self._actions if not action.option_strings and action not in commands]
+        usage = "".join(f" {self._word(action)}" for action in words) + " COMMAND" * bool(commands)
+        text = f"{self.description}\n\nUsage: {self.prog} [OPTIONS]{usage}\n"
+        if words:
+            text += "\nArguments:\n" + "".join(_row(action.dest.upper(), self._text(action)) for action in words)
+        text += "\nOptions:\n" + "".join(_row(self._names(action), self._text(action)) for action in options)
+        for action in commands:
+            text += "\nSubcommands:\n" + "".join(_row(choice.dest, choice.help)
+                                                 for choice in action._choices_actions)  # pylint: disable=protected-access
+        return text + (f"\n{self.epilog.rstrip()}\n" if self.epilog else "")
+
+    @staticmethod
+    def _word(action):
+        name = action.dest.upper() + "..." * (action.nargs == "+")
+        return name if action.required else f"[{name}]"
+
+    @staticmethod
+    def _names(action):
+        names = ",".join(action.option_strings)
+        metavar = action.metavar or ("N" if action.type is int else action.dest.upper().replace("_", "-"))
+        return names if action.nargs == 0 else f"{names} {' '.join(metavar) if isinstance(metavar, tuple) else metavar}"
+
+    @staticmethod
+    def _text(action):
+        if action.dest == "help":
+            return "Print this help message and exit"
+        text = action.help.replace("%%", "%")
+        if action.default not in (None, False, "", [], argparse.SUPPRESS) and action.option_strings:
+            text += f" [default: {action.default:g}]" if isinstance(action.default, float) else f" [default: {action.default}]"
+        return text + " [required]" * bool(action.required and action.option_strings)
 
     def error(self, message):
         message = re.sub(r"\s+", " ", message).removeprefix("argument ")

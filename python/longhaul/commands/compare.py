@@ -6,11 +6,11 @@ from longhaul.report.identical import compare_runs, find_run
 
 
 def parser():
-    whole = Parser("compare", "are two runs of one record bit-identical? Exit status 1 when they are not",
-                   "example:\n  longhaul compare results/shaped 1 last")
-    whole.add_argument("results", help="folder of the record")
-    whole.add_argument("a", help="a run's number, 'last', or an arm's name")
-    whole.add_argument("b", help="the run to compare it with")
+    whole = Parser("compare", "Check whether two runs of a record are bit-identical; exit with 1 if they are not",
+                   "Example:\n  longhaul compare results/shaped 1 last")
+    whole.add_argument("results", help="Folder of the record")
+    whole.add_argument("a", help="Number of a run, 'last', or the name of an arm")
+    whole.add_argument("b", help="Run to compare it with")
     return whole
 
 

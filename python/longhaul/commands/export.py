@@ -8,12 +8,14 @@ from longhaul.refusal import Refused
 
 
 def parser():
-    whole = Parser("export", "the record for other tools; reads only, and sends nothing anywhere",
-                   "example:\n  longhaul export results/shaped --to parquet --out shaped-parquet")
-    whole.add_argument("results", help="folder of the record; of checkpoints with --to safetensors")
-    whole.add_argument("--to", required=True, choices=sorted([*FORMATS, "safetensors"]), help="format")
-    whole.add_argument("--out", required=True, help="folder to write into, new or empty; a file with --to safetensors")
-    whole.add_argument("--spec", help="with --to safetensors: the run's spec, as it was resolved")
+    whole = Parser("export", "Export a record to Parquet, TensorBoard, W&B, MLflow or safetensors",
+                   "Example:\n  longhaul export results/shaped --to parquet --out shaped-parquet")
+    whole.add_argument("results", help="Folder of the record, or of checkpoints with --to safetensors")
+    whole.add_argument("--to", required=True, choices=sorted([*FORMATS, "safetensors"]), metavar="FORMAT",
+                       help="Format: " + ", ".join(sorted([*FORMATS, "safetensors"])))
+    whole.add_argument("-o", "--out", required=True, metavar="PATH",
+                       help="New or empty folder to write into; a file with --to safetensors")
+    whole.add_argument("--spec", metavar="FILE", help="With --to safetensors: the resolved spec of the run")
     return whole
 
 

@@ -5,14 +5,14 @@ from longhaul.follow import TOOLS, follow
 
 
 def parser():
-    whole = Parser("follow", "logs a record's series while runs write it; reads only, and ends when none is active",
-                   "example:\n  longhaul follow results/shaped --to tensorboard\n"
+    whole = Parser("follow", "Log a record live to TensorBoard, Trackio or Weights & Biases; end when no run is active",
+                   "Examples:\n  longhaul follow results/shaped --to tensorboard\n"
                    "  WANDB_MODE=online longhaul follow results/shaped --to wandb")
-    whole.add_argument("results", help="folder of the record")
-    whole.add_argument("--to", required=True, choices=sorted(TOOLS), help="tool that gets the series of `export`")
-    whole.add_argument("--out", help="folder of the logs, new or empty (default: RESULTS/TOOL)")
-    whole.add_argument("--once", action="store_true", help="log what there is, and end")
-    whole.add_argument("--every", type=float, default=2.0, metavar="S", help="seconds between looks (default 2)")
+    whole.add_argument("results", help="Folder of the record")
+    whole.add_argument("--to", required=True, choices=sorted(TOOLS), metavar="TOOL", help="Tool: " + ", ".join(sorted(TOOLS)))
+    whole.add_argument("-o", "--out", metavar="DIR", help="New or empty folder of the logs [default: RESULTS/TOOL]")
+    whole.add_argument("--once", action="store_true", help="Log what there is, and end")
+    whole.add_argument("--every", type=float, default=2.0, metavar="S", help="Seconds between looks")
     return whole
 
 

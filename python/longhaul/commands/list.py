@@ -1,6 +1,6 @@
 """`longhaul list`: runs and campaigns of a record, their state and numbers."""
 
-from longhaul.commands import Parser
+from longhaul.commands import JSON_HELP, Parser
 from longhaul.refusal import Refused
 from longhaul.report.documents import error_document, list_document
 from longhaul.report.listing import listing_text, records_below
@@ -8,11 +8,11 @@ from longhaul.tables import json_text
 
 
 def parser():
-    whole = Parser("list", "runs and campaigns of a record, their state and numbers",
-                   "example:\n  longhaul list results --json")
+    whole = Parser("list", "List records with their runs and campaigns",
+                   "Example:\n  longhaul list results --json")
     whole.add_argument("results", nargs="?", default="results",
-                       help="folder of a record, or of folders with records (default: results)")
-    whole.add_argument("--json", action="store_true", help="one JSON document on stdout (docs/records.md)")
+                       help="Folder of a record, or of folders with records [default: results]")
+    whole.add_argument("--json", action="store_true", help=JSON_HELP)
     return whole
 
 

@@ -3,30 +3,28 @@
 import re
 import sys
 
-from longhaul.commands import Parser
+from longhaul.commands import JSON_HELP, SET_HELP, Parser
 from longhaul.files import write_whole
 from longhaul.planning.plan import plan
 from longhaul.tables import json_text
 
 
 def parser():
-    whole = Parser("plan", "which schedule, codec, H, outer step and placement reaches a loss first",
-                   "The spec is a run's with [compute] and a table [plan] (docs/plan.md): target_loss_nat, curve,\n"
-                   "calibration, and lists of schedules, codecs, inner_steps, algorithms, outer_codecs; links.\n\n"
-                   "example:\n  longhaul net probe LAB --json > matrix.json\n"
+    whole = Parser("plan", "Rank schedules, codecs, outer steps and placements by time to a loss",
+                   "Example:\n  longhaul net probe LAB --json > matrix.json\n"
                    "  longhaul plan examples/plan/plan.toml --links matrix.json")
-    whole.add_argument("spec", help="run spec with [compute] and [plan]")
+    whole.add_argument("spec", help="Run spec with [compute] and [plan] (docs/plan.md)")
     whole.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
-                       help="override a key: plan.target_loss_nat=2.9")
-    whole.add_argument("--links", metavar="FILE",
-                       help="a matrix that `net probe --json` wrote, a profile or a topology file")
-    whole.add_argument("--rows", type=int, default=12, help="of the table; 0: all")
-    whole.add_argument("--csv", metavar="FILE", help="write every row into this file")
-    whole.add_argument("--write", metavar="FOLDER",
-                       help="a folder for the first two as runs over shaped links, compute slept")
+                       help=SET_HELP)
+    whole.add_argument("--links", metavar="LINKS",
+                       help="Profile, topology file, or a matrix that `net probe --json` wrote")
+    whole.add_argument("--rows", type=int, default=12, help="Rows of the table; 0: all")
+    whole.add_argument("--csv", metavar="FILE", help="Write every row as CSV")
+    whole.add_argument("--write", metavar="DIR",
+                       help="Write the first two choices as runs over shaped links, compute slept")
     whole.add_argument("--next", metavar="FILE",
-                       help="write the campaign that decides between the first two into this file")
-    whole.add_argument("--json", action="store_true", help="one JSON document on stdout")
+                       help="Write the campaign that decides between the first two choices")
+    whole.add_argument("--json", action="store_true", help=JSON_HELP)
     return whole
 
 

@@ -6,13 +6,12 @@ from longhaul.refusal import need
 
 
 def parser():
-    whole = Parser("report", "a self-contained HTML page with figures, CSV beside it; reads only the record. With --compare: two "
-                             "records beside each other, every difference with its interval",
-                   "examples:\n  longhaul report results/smoke\n  longhaul report --compare results/here results/there")
-    whole.add_argument("results", nargs="?", help="folder of the record")
+    whole = Parser("report", "Write a page with tables, figures and CSV files of a record",
+                   "Examples:\n  longhaul report results/smoke\n  longhaul report --compare results/here results/there")
+    whole.add_argument("results", nargs="?", help="Folder of the record")
     whole.add_argument("--compare", nargs=2, metavar=("A", "B"),
-                       help="folders A and B of two records: estimates, settings, machines, final losses")
-    whole.add_argument("--out", help="folder to write into (default: RESULTS/report; B/compare)")
+                       help="Compare two records: estimates with intervals, settings, machines, final losses")
+    whole.add_argument("-o", "--out", metavar="DIR", help="Folder to write into [default: RESULTS/report, or B/compare]")
     return whole
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 
-from longhaul.commands import Parser
+from longhaul.commands import JSON_HELP, SET_HELP, Parser
 from longhaul.files import write_whole
 from longhaul.planning.scale import MOST_SEEDS, parse_axis, sweep
 from longhaul.refusal import need
@@ -17,18 +17,18 @@ def _seeds(text):
 
 
 def parser():
-    whole = Parser("scale", "a run in simulated time: many groups, faults, what-ifs; nothing is trained",
-                   "example:\n  longhaul scale experiments/specs/scale.toml --seeds 10 --sweep scale.mtbf_h=6,24,96")
-    whole.add_argument("spec", help="run spec with [compute] (docs/scale.md)")
+    whole = Parser("scale", "Simulate a run with many groups, faults and links",
+                   "Example:\n  longhaul scale experiments/specs/scale.toml --seeds 10 --sweep scale.mtbf_h=6,24,96")
+    whole.add_argument("spec", help="Run spec with [compute] (docs/scale.md)")
     whole.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
-                       help="override a key: outer.groups=1000")
+                       help=SET_HELP)
     whole.add_argument("--sweep", nargs="+", action="extend", default=[], metavar="KEY=VALUE,VALUE",
-                       help="a key and its values in turn: scale.mtbf_h=6,24,96; several: their product")
-    whole.add_argument("--seeds", type=_seeds, default=1, help="seeds of the faults, from the spec's own on")
-    whole.add_argument("--csv", metavar="FILE", help="write every point and seed into this file")
+                       help="Run every value of a key, such as scale.mtbf_h=6,24,96; several: their product")
+    whole.add_argument("--seeds", type=_seeds, default=1, metavar="N", help="Seeds of the faults, from the spec's own on")
+    whole.add_argument("--csv", metavar="FILE", help="Write every point and seed as CSV")
     whole.add_argument("--svg", metavar="FILE",
-                       help="draw goodput over the first --sweep, a line for each value of the others")
-    whole.add_argument("--json", action="store_true", help="one JSON document on stdout")
+                       help="Draw goodput over the first --sweep, a line for each value of the others")
+    whole.add_argument("--json", action="store_true", help=JSON_HELP)
     return whole
 
 

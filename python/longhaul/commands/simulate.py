@@ -3,34 +3,34 @@
 import os
 import sys
 
-from longhaul.commands import Parser
+from longhaul.commands import JSON_HELP, Parser
 from longhaul.files import make_folder, write_whole
 from longhaul.planning.simulator import simulate
 from longhaul.refusal import Refused, need
 
 
 def parser():
-    whole = Parser("simulate", "the planning model: what compute a network of nodes delivers",
-                   "example:\n  longhaul simulate planning/scenarios/nodes.toml --set network.nodes=500")
-    whole.add_argument("scenario", help="scenario file (docs/simulator.md)")
+    whole = Parser("simulate", "Evaluate the planning model with assumed or measured factors",
+                   "Example:\n  longhaul simulate planning/scenarios/nodes.toml --set network.nodes=500")
+    whole.add_argument("scenario", help="Scenario, a TOML file (docs/simulator.md)")
     whole.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
-                       help="override a key: network.nodes=500")
-    whole.add_argument("--csv", metavar="FILE", help="write every column of every row into this file")
-    whole.add_argument("--json", action="store_true", help="one JSON document on stdout")
+                       help="Override a key of the scenario (repeatable)")
+    whole.add_argument("--csv", metavar="FILE", help="Write every column of every row as CSV")
+    whole.add_argument("--json", action="store_true", help=JSON_HELP)
     whole.add_argument("--calibration", metavar="FILE",
-                       help="use measured factors: calibration.json, as `longhaul report` writes it")
+                       help="Use the measured factors of a calibration.json that `longhaul report` wrote")
     whole.add_argument("--price", metavar="FILE",
-                       help="use what boundaries cost a model that exists: what `longhaul price --json FILE` wrote")
+                       help="Use the prices of an existing model that `longhaul price --json FILE` wrote")
     whole.add_argument("--spread", metavar="FILE",
-                       help="ranges in [assume]: write median and 90 %% interval into this CSV")
-    whole.add_argument("--tornado", metavar="FILE", help="ranges in [assume]: write what each factor moves into this CSV")
-    whole.add_argument("--plots", metavar="FOLDER",
-                       help="ranges in [assume]: a folder for fan.svg and tornado.svg with their CSV files")
+                       help="With ranges in [assume]: write medians and 90 %% intervals as CSV")
+    whole.add_argument("--tornado", metavar="FILE", help="With ranges in [assume]: write what each factor moves as CSV")
+    whole.add_argument("--plots", metavar="DIR",
+                       help="With ranges in [assume]: write fan.svg and tornado.svg with their CSV files")
     whole.add_argument("--break-even", metavar="FILE",
-                       help="a table [break_even]: write where it is for each scenario into this CSV")
-    whole.add_argument("--conclusions", metavar="FILE", help="with --calibration or --price: write every conclusion into this CSV")
-    whole.add_argument("--codec", default="", help="which codec of the calibration or of the prices")
-    whole.add_argument("--extrapolate", action="store_true", help="scale the measured alpha of eta_H to other sizes")
+                       help="With [break_even]: write the turning point of each scenario as CSV")
+    whole.add_argument("--conclusions", metavar="FILE", help="With --calibration or --price: write every conclusion as CSV")
+    whole.add_argument("--codec", default="", help="Codec of the calibration or of the prices to use")
+    whole.add_argument("--extrapolate", action="store_true", help="Scale the measured alpha of eta_H to other sizes")
     return whole
 
 
