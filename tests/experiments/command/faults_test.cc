@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,6 +149,19 @@ TEST_F(Faults, CorruptCheckpointIsNamedAndNothingIsTrained) {
                                    HasSubstr("remove that folder and run the same command without "
                                              "--resume"),
                                    Not(HasSubstr("with --resume goes on"))));
+}
+
+TEST_F(Faults, FullDiskIsOneClearLine) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to mount a small tmpfs";
+  const std::string results = scratch_.path() + "/results";
+  std::filesystem::create_directory(results);
+  if (mount("small", results.c_str(), "tmpfs", 0, "size=256k") != 0) {
+    GTEST_SKIP() << "this sandbox forbids mounting a tmpfs";
+  }
+  const CommandResult result = RunLonghaul(Arguments({"train.steps=3000"}));
+  umount2(results.c_str(), MNT_DETACH);
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("disk is full"));
 }
 
 }  // namespace
