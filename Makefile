@@ -13,6 +13,7 @@
 #   make test-systems     every spec of an outer algorithm or a boundary method whole: what it learns, its bytes, killed
 #                  and resumed, behind shaped links; 15 minutes
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
+#   make test-drawn-faults   draw one-line faults and tell which folders' tests miss some; FAULTS=60 SEED=1 FOLDERS=
 #   make docs      build the documentation as a site in build/docs; fails at a broken link
 #   make wheel     build, then a wheel in build/wheel that installs without a compiler beside the same torch
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
@@ -28,7 +29,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build wheel docs demo test test-torch test-faults test-links test-virtual test-systems test-mutations bench bench-backend bench-codecs bench-engines bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build wheel docs demo test test-torch test-faults test-links test-virtual test-systems test-mutations test-drawn-faults bench bench-backend bench-codecs bench-engines bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -81,6 +82,11 @@ test-systems:
 test-mutations:
 	@scripts/setup.sh test
 	@scripts/mutations.py --only '$(ONLY)' --table build/mutations/table.md
+
+# FOLDERS: all of them where none is named. What was seen is kept in build/faults.
+test-drawn-faults:
+	@scripts/setup.sh test
+	@scripts/faults.py $(FOLDERS) --faults $(or $(FAULTS),60) --seed $(or $(SEED),1) --table build/faults.md
 
 # Fails where a test that passes with gloo does not pass with longhaul; logs are in build/torch-suite.
 test-torch:

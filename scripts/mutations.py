@@ -87,8 +87,10 @@ def mistakes(row):
             yield f"{edit['file']} has this text {count} times, wanted once: {edit['find'].strip()[:80]}"
 
 
-def prepare_tree():
-    """A clone of HEAD, clean, with a configured build folder. Returns HEAD's code as one hash."""
+def prepare_tree(work=WORK):
+    """A clone of HEAD in WORK, clean, with a configured build folder. Returns HEAD's code as one hash."""
+    global WORK, TREE
+    WORK, TREE = work, work / "tree"
     head = must(["git", "rev-parse", "HEAD"], cwd=TOP).strip()
     if not (TREE / ".git").exists():
         shutil.rmtree(TREE, ignore_errors=True)
@@ -216,4 +218,5 @@ def main():
     sys.exit(1 if wrong else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

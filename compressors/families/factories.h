@@ -42,6 +42,10 @@ std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Is
 template <int kTile>
 std::shared_ptr<const Codec> NewTahCodec(std::string_view name, uint16_t id, Isa isa);
 
+// tensor_minmax.cc: `minmax2-tensor`, `minmax3-tensor`, `minmax4-tensor`.
+template <int kBits>
+std::shared_ptr<const Codec> NewTensorMinMaxCodec(std::string_view name, uint16_t id, Isa isa);
+
 // Around a codec without a state, which keeps its wire. wrappers/ef21.cc: `NAME+ef21`; its last
 // number is nothing.
 std::shared_ptr<const Codec> NewEf21Codec(std::shared_ptr<const Codec> inner, std::string_view name,

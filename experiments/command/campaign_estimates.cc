@@ -116,7 +116,8 @@ absl::StatusOr<LossTable> ReadLossTable(const std::string& path) {
   LossTable out{path, answer->at("sha256"), {}};
   for (const json& row : answer->at("rows")) {
     out.rows.push_back({row["line"], row["arm"], row["codecs"], row["stages"], row["seed"],
-                        row["train_tokens"], row["off"], RealOf(row["on"])});
+                        row["train_tokens"], row["off"], RealOf(row["on"]),
+                        RealOf(row["untrained_price"])});
   }
   return out;
 }

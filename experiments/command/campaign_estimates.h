@@ -38,6 +38,7 @@ struct LossRow {
   int64_t stages, seed, train_tokens;
   double off;  // nat, held out
   std::optional<double> on;
+  std::optional<double> untrained_price;  // nat
 };
 struct LossTable {
   std::string path, sha256;

@@ -16,6 +16,7 @@
 #include "experiments/command/command.h"
 #include "experiments/command/measure_progress.h"
 #include "experiments/command/output.h"
+#include "experiments/command/untrained_prices.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/gpu_sharing.h"
@@ -96,6 +97,8 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
   row.budget_fraction = planned.budget_fraction;
   row.git_revision = row.host = row.kernel = row.torch_version = row.cpu = row.isa = "";
   row.facts[kLossesFact] = losses.sha256;
+  if (loss.untrained_price)
+    row.facts[kUntrainedPriceFact] = fmt::format("{}", *loss.untrained_price);
   const absl::StatusOr<int64_t> run = record.BeginRun(row);
   if (!run.ok()) return run.status();
   std::vector<std::pair<EvalCodec, double>> evaluations = {{EvalCodec::kOff, loss.off}};
@@ -331,6 +334,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
     outcome = absl::Status(
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
+  if (outcome.ok()) outcome = PriceReferences(record, experiment, *campaign, out.warnings());
   absl::StatusOr<std::string> table =
       outcome.ok() ? EstimateCampaign(record, experiment, out.detail()) : outcome;
   const absl::Status shown = ShowCampaign(record, experiment, table.status(), out);

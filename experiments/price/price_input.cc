@@ -27,16 +27,6 @@ absl::Status Bad(fmt::format_string<Args...> text, Args&&... args) {
   return absl::InvalidArgumentError(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// The file of weights that a folder has; of both forms the one that transformers and `import` read.
-std::string WeightsIn(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return path;
-  const std::string whole = path + "/model.safetensors";
-  const std::string index = whole + ".index.json";
-  return !std::filesystem::exists(whole, error) && std::filesystem::exists(index, error) ? index
-                                                                                         : whole;
-}
-
 absl::StatusOr<std::string> ModelFileOf(const PriceOptions& options, const std::string& weights) {
   if (!options.model.empty()) return options.model;
   const std::string beside = (std::filesystem::path(weights).parent_path() / "model.toml").string();
@@ -176,6 +166,15 @@ void CountRowsTrainedOn(PriceInput& input) {
 
 }  // namespace
 
+std::string WeightsIn(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  const std::string whole = path + "/model.safetensors";
+  const std::string index = whole + ".index.json";
+  return !std::filesystem::exists(whole, error) && std::filesystem::exists(index, error) ? index
+                                                                                         : whole;
+}
+
 absl::StatusOr<PriceCodecs> PriceCodecs::Make(const std::vector<std::string>& names) {
   PriceCodecs codecs;
   for (const std::string& name : names) {
@@ -214,10 +213,17 @@ absl::StatusOr<BoundaryCount> PriceCodecs::Cross(size_t codec, uint64_t seed, Sh
   BoundaryCount count{.bits = 8.0 * static_cast<double>(*bytes),
                       .elements = static_cast<double>(shape.elements()),
                       .tensors = 1};
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double value = x[i], error = value - static_cast<double>(y[i]);
-    count.squared_error += error * error;
-    count.squared_norm += value * value;
+  for (size_t token = 0; token < shape.rows; ++token) {
+    double squared_error = 0, squared_norm = 0;
+    for (size_t i = token * shape.cols; i < (token + 1) * shape.cols; ++i) {
+      const double value = x[i], error = value - static_cast<double>(y[i]);
+      squared_error += error * error;
+      squared_norm += value * value;
+    }
+    count.squared_error += squared_error;
+    count.squared_norm += squared_norm;
+    if (squared_norm > 0) count.token_error += squared_error / squared_norm;
+    ++count.tokens;
   }
   return count;
 }

@@ -61,6 +61,9 @@ struct PriceOptions {
 inline constexpr int64_t kPriceRows = 32, kPriceContext = 512, kPriceMove = 1;
 inline constexpr int64_t kPriceGradientRows = 8;
 
+// The file of weights that a folder has; of both forms the one that transformers and `import` read. A file is itself.
+std::string WeightsIn(const std::string& path);
+
 // All of it read and checked, nothing computed.
 struct PriceInput {
   PriceRequest request;

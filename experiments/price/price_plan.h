@@ -77,6 +77,8 @@ struct BoundaryCount {
   double bits = 0;  // of the frames, headers included
   double elements = 0;
   double squared_error = 0, squared_norm = 0;  // ||x - y||^2, ||x||^2
+  double token_error = 0;                      // sum over tokens of |x - y|^2 / |x|^2
+  int64_t tokens = 0;
   int64_t tensors = 0;
 
   BoundaryCount& operator+=(const BoundaryCount& other) {
@@ -84,6 +86,8 @@ struct BoundaryCount {
     elements += other.elements;
     squared_error += other.squared_error;
     squared_norm += other.squared_norm;
+    token_error += other.token_error;
+    tokens += other.tokens;
     tensors += other.tensors;
     return *this;
   }

@@ -74,7 +74,7 @@ std::string Told(const PriceInput& input, const PriceOutcome& outcome) {
   for (const PriceArm& arm : seen.arms.all()) arms.push_back(CrossingsOf(arm));
   for (const auto& [crossing, count] : seen.forward) {
     forward.push_back({crossing.block, crossing.codec, count.bits, count.elements,
-                       count.squared_error, count.squared_norm});
+                       count.squared_error, count.squared_norm, count.token_error, count.tokens});
   }
   if (const auto& v = outcome.verification) {
     verified = {{"windows", v->windows}, {"exact", v->exact}, {"chosen", v->chosen}};

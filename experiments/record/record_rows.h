@@ -49,6 +49,8 @@ inline constexpr char kHeldOutInTrainingFact[] = "held_out_windows_in_training",
 // Of every run that trains: the unigram entropy of the tokens that it is evaluated on, nat
 // (train/spec_corpus.h).
 inline constexpr char kUnigramFact[] = "held_out_unigram_nat";
+// Of an arm's run: what its forward boundaries cost the weights of its reference, as "nat se rows".
+inline constexpr char kUntrainedPriceFact[] = "untrained_price_nat";
 // Of a run with a simulated clock: on what links and machine its seconds are.
 inline constexpr char kSimulatedClockFact[] = "simulated_clock";
 // Of a run that was not trained: SHA-256 of the file that its losses were read from.

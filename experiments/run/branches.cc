@@ -113,4 +113,12 @@ void Branches::Finished(const PlannedRun& run) const {
   std::filesystem::remove(family.parent_path(), ignored);
 }
 
+std::string WeightsFolder(const std::string& record_folder, const PlannedRun& planned) {
+  const RunSpec& spec = planned.spec;
+  const bool priced = planned.arm == kD0Reference && !spec.program && !spec.injected() &&
+                      spec.eval.rows > 0 && spec.model.save.empty();
+  if (!priced) return "";
+  return (std::filesystem::path(record_folder) / "weights" / std::to_string(planned.seed)).string();
+}
+
 }  // namespace longhaul

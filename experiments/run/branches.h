@@ -48,4 +48,8 @@ class Branches {
   std::map<const PlannedRun*, const Family*> of_;  // of those that have others
 };
 
+// Where the reference at D0 of a campaign leaves its weights, below the record's folder, so that boundaries can be priced
+// on them; "": nowhere, of any other run, of one without losses and of one that saves its weights for its user.
+std::string WeightsFolder(const std::string& record_folder, const PlannedRun& planned);
+
 }  // namespace longhaul

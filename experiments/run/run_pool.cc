@@ -33,6 +33,9 @@ absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& pla
   Running running{.planned = &planned, .gpu = gpu};
   RunSpec spec = planned.spec;
   if (gpu) spec.train.device = fmt::format("cuda:{}", *gpu);
+  if (const std::string weights = WeightsFolder(record.folder(), planned); !weights.empty()) {
+    spec.model.save = weights;
+  }
   running.recorder = std::make_unique<RunRecorder>(record, run, planned.spec);
   absl::StatusOr<std::unique_ptr<RunProcess>> process = RunProcess::Start(spec, "", branching);
   if (!process.ok()) return running.recorder->Finish(process.status());

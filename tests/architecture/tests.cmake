@@ -20,6 +20,9 @@ set_tests_properties(architecture_pip_names PROPERTIES LABELS cpu)
 # The catalogue of faults fits the code (tests/mutations/README.md).
 add_test(NAME architecture_mutations COMMAND ${PROJECT_SOURCE_DIR}/scripts/mutations.py --check)
 set_tests_properties(architecture_mutations PROPERTIES LABELS cpu)
+# The faults that make test-drawn-faults draws.
+add_test(NAME architecture_faults COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/faults_test.py)
+set_tests_properties(architecture_faults PROPERTIES LABELS cpu)
 # A build for one GPU also runs on newer ones.
 add_test(NAME architecture_ptx
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/ptx.sh ${PROJECT_SOURCE_DIR})

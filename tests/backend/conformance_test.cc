@@ -1,5 +1,5 @@
-// Every operation over every element type, between threads over loopback, against what ATen
-// computes.
+// Operations of three ranks and of one, between threads over loopback, against what ATen computes. conformance.py
+// has every operation, reduction and element type of two.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,36 +21,7 @@ class Conformance : public testing::TestWithParam<at::ScalarType> {
     const int64_t n = c10::multiply_integers(sizes);
     return at::arange(1 + rank, 1 + rank + n, at::kLong).remainder(4).view(sizes).to(dtype());
   }
-  std::vector<c10d::ReduceOp::RedOpType> Reductions() const {
-    using R = c10d::ReduceOp;
-    std::vector<R::RedOpType> reductions = {R::SUM, R::PRODUCT, R::MIN, R::MAX};
-    if (complex()) reductions = {R::SUM, R::PRODUCT};
-    if (floating() || complex()) reductions.push_back(R::AVG);
-    if (!floating() && !complex()) reductions.insert(reductions.end(), {R::BAND, R::BOR, R::BXOR});
-    return reductions;
-  }
-  bool floating() const { return at::isFloatingType(dtype()); }
-  bool complex() const { return at::isComplexType(dtype()); }
 };
-
-TEST_P(Conformance, SendReachesItsReceiverInOrder) {
-  const LocalGroup group = LoopbackGroup(kRanks);
-  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    const int next = (rank + 1) % kRanks, previous = (rank + kRanks - 1) % kRanks;
-    std::vector<at::Tensor> first = {Input(rank)}, second = {Input(rank + 7, {4})};
-    std::vector<at::Tensor> got_first = {at::zeros({2, 3}, dtype())};
-    std::vector<at::Tensor> got_second = {at::zeros({4}, dtype())};
-    const auto sent_first = pg.send(first, next, 0), sent_second = pg.send(second, next, 0);
-    const auto received = pg.recv(got_first, previous, 0);
-    received->wait();
-    EXPECT_EQ(received->sourceRank(), previous);
-    pg.recv(got_second, previous, 0)->wait();
-    sent_first->wait();
-    sent_second->wait();
-    EXPECT_TRUE(at::equal(got_first[0], Input(previous)));
-    EXPECT_TRUE(at::equal(got_second[0], Input(previous + 7, {4})));
-  });
-}
 
 TEST_P(Conformance, RecvFromAnyRankNamesTheSource) {
   const LocalGroup group = LoopbackGroup(kRanks);
@@ -72,96 +43,10 @@ TEST_P(Conformance, RecvFromAnyRankNamesTheSource) {
   });
 }
 
-TEST_P(Conformance, BroadcastGivesAllRanksTheRootsValues) {
-  const LocalGroup group = LoopbackGroup(kRanks);
-  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    for (int root = 0; root < kRanks; ++root) {
-      std::vector<at::Tensor> x = {Input(rank)};
-      pg.broadcast(x, {.rootRank = root})->wait();
-      EXPECT_TRUE(at::equal(x[0], Input(root)));
-    }
-  });
-}
-
-// What the reduction of all ranks' inputs must be.
-at::Tensor Reduced(c10d::ReduceOp::RedOpType op, std::vector<at::Tensor> inputs) {
+at::Tensor Sum(const std::vector<at::Tensor>& inputs) {
   at::Tensor x = inputs[0].clone();
-  for (size_t i = 1; i < inputs.size(); ++i) {
-    switch (op) {
-      case c10d::ReduceOp::SUM:
-      case c10d::ReduceOp::AVG:
-        x = x + inputs[i];
-        break;
-      case c10d::ReduceOp::PRODUCT:
-        x = x * inputs[i];
-        break;
-      case c10d::ReduceOp::MIN:
-        x = at::minimum(x, inputs[i]);
-        break;
-      case c10d::ReduceOp::MAX:
-        x = at::maximum(x, inputs[i]);
-        break;
-      case c10d::ReduceOp::BAND:
-        x = x & inputs[i];
-        break;
-      case c10d::ReduceOp::BOR:
-        x = x | inputs[i];
-        break;
-      default:
-        x = x ^ inputs[i];
-        break;
-    }
-  }
-  if (op == c10d::ReduceOp::AVG) x = x / static_cast<double>(inputs.size());
-  return x.to(inputs[0].scalar_type());
-}
-
-TEST_P(Conformance, AllReduceOfEveryReductionOfTheDtype) {
-  using R = c10d::ReduceOp;
-  std::vector<at::Tensor> inputs;
-  for (int rank = 0; rank < kRanks; ++rank) inputs.push_back(Input(rank));
-  const LocalGroup group = LoopbackGroup(kRanks);
-  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    for (const R::RedOpType reduction : Reductions()) {
-      std::vector<at::Tensor> x = {inputs[rank].clone()};
-      pg.allreduce(x, {.reduceOp = reduction})->wait();
-      EXPECT_TRUE(at::allclose(x[0].to(at::kComplexDouble),
-                               Reduced(reduction, inputs).to(at::kComplexDouble)))
-          << "reduction " << int{reduction} << ": " << x[0] << Reduced(reduction, inputs);
-    }
-  });
-}
-
-TEST_P(Conformance, AllReduceCoalescedReducesEachTensor) {
-  const LocalGroup group = LoopbackGroup(kRanks);
-  const auto max = [&](auto input) {
-    return at::maximum(at::maximum(input(0), input(1)), input(2));
-  };
-  if (complex()) GTEST_SKIP() << "complex numbers have no maximum";
-  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    std::vector<at::Tensor> x = {Input(rank), Input(rank + 1, {5})};
-    c10d::AllreduceCoalescedOptions opts;
-    opts.reduceOp = c10d::ReduceOp::MAX;
-    pg.allreduce_coalesced(x, opts)->wait();
-    EXPECT_TRUE(at::equal(x[0], max([&](int r) { return Input(r); })));
-    EXPECT_TRUE(at::equal(x[1], max([&](int r) { return Input(r + 1, {5}); })));
-  });
-}
-
-TEST_P(Conformance, AllGatherInRankOrder) {
-  const LocalGroup group = LoopbackGroup(kRanks);
-  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    std::vector<at::Tensor> in = {Input(rank)};
-    std::vector<std::vector<at::Tensor>> out(1);
-    for (int r = 0; r < kRanks; ++r) out[0].push_back(at::zeros({2, 3}, dtype()));
-    pg.allgather(out, in, {})->wait();
-    at::Tensor flat = at::zeros({kRanks * 2, 3}, dtype());
-    pg._allgather_base(flat, in[0], {})->wait();
-    for (int r = 0; r < kRanks; ++r) {
-      EXPECT_TRUE(at::equal(out[0][r], Input(r)));
-      EXPECT_TRUE(at::equal(flat.narrow(0, 2 * r, 2), Input(r)));
-    }
-  });
+  for (size_t i = 1; i < inputs.size(); ++i) x += inputs[i];
+  return x;
 }
 
 TEST_P(Conformance, AllGatherIntoSeveralTensorsIsOneWork) {
@@ -209,62 +94,42 @@ TEST_P(Conformance, AllToAllGivesEveryRankItsPart) {
   });
 }
 
-TEST_P(Conformance, ReduceOfEveryReductionGivesItToTheRootAlone) {
-  using R = c10d::ReduceOp;
+TEST_P(Conformance, ReduceGivesTheSumToTheRootAlone) {
   std::vector<at::Tensor> inputs;
   for (int rank = 0; rank < kRanks; ++rank) inputs.push_back(Input(rank));
   const LocalGroup group = LoopbackGroup(kRanks);
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    for (const R::RedOpType reduction : Reductions()) {
-      for (int root = 0; root < kRanks; ++root) {
-        std::vector<at::Tensor> x = {inputs[rank].clone()};
-        pg.reduce(x, {.reduceOp = reduction, .rootRank = root})->wait();
-        const at::Tensor want = rank == root ? Reduced(reduction, inputs) : inputs[rank];
-        EXPECT_TRUE(at::allclose(x[0].to(at::kComplexDouble), want.to(at::kComplexDouble)))
-            << "reduction " << int{reduction} << " root " << root << ": " << x[0] << want;
-      }
+    for (int root = 0; root < kRanks; ++root) {
+      std::vector<at::Tensor> x = {inputs[rank].clone()};
+      pg.reduce(x, {.rootRank = root})->wait();
+      EXPECT_TRUE(at::equal(x[0], rank == root ? Sum(inputs) : inputs[rank])) << "root " << root;
     }
   });
 }
 
-TEST_P(Conformance, ReduceScatterOfEveryReductionInItsForms) {
-  using R = c10d::ReduceOp;
-  const auto part = [&](int from, int to) { return Input(3 * from + to, {2, 2}); };
-  // Rank r's part of what is reduced.
-  const auto wanted = [&](R::RedOpType reduction, int r) {
-    std::vector<at::Tensor> parts;
-    for (int from = 0; from < kRanks; ++from) parts.push_back(part(from, r));
-    return Reduced(reduction, parts).to(at::kComplexDouble);
-  };
+// In all forms; rank r's part has 2 r rows in the first.
+TEST_P(Conformance, ReduceScatterGivesEveryRankItsPartOfTheSum) {
   const LocalGroup group = LoopbackGroup(kRanks);
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    for (const R::RedOpType reduction : Reductions()) {
-      std::vector<std::vector<at::Tensor>> lists(1);
-      for (int to = 0; to < kRanks; ++to) lists[0].push_back(part(rank, to));
-      std::vector<at::Tensor> out = {at::zeros({2, 2}, dtype())};
-      pg.reduce_scatter(out, lists, {.reduceOp = reduction})->wait();
-      EXPECT_TRUE(at::allclose(out[0].to(at::kComplexDouble), wanted(reduction, rank)));
-      at::Tensor in = at::cat(lists[0]), flat = at::zeros({2, 2}, dtype());
-      pg._reduce_scatter_base(flat, in, {.reduceOp = reduction})->wait();
-      EXPECT_TRUE(at::equal(flat, out[0]));
-      std::vector<at::Tensor> ins = {in, in.flatten()};
-      std::vector<at::Tensor> outs = {at::zeros({2, 2}, dtype()), at::zeros({4}, dtype())};
-      pg.reduce_scatter_tensor_coalesced(outs, ins, {.reduceOp = reduction})->wait();
-      EXPECT_TRUE(at::equal(outs[0], flat) && at::equal(outs[1], flat.flatten()));
+    const auto part = [&](int from, int to) { return Input(3 * from + to, {2, 2}); };
+    std::vector<std::vector<at::Tensor>> uneven(1), even(1);
+    std::vector<at::Tensor> mine_uneven, mine;
+    for (int r = 0; r < kRanks; ++r) {
+      uneven[0].push_back(Input(rank + r, {2 * r}));
+      mine_uneven.push_back(Input(r + rank, {2 * rank}));
+      even[0].push_back(part(rank, r));
+      mine.push_back(part(r, rank));
     }
-  });
-}
-
-TEST_P(Conformance, ReduceScatterOfPartsOfDifferentSizes) {
-  const LocalGroup group = LoopbackGroup(kRanks);
-  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    std::vector<std::vector<at::Tensor>> lists(1);
-    for (int to = 0; to < kRanks; ++to) lists[0].push_back(Input(rank + to, {2 * to}));
     std::vector<at::Tensor> out = {at::zeros({2 * rank}, dtype())};
-    pg.reduce_scatter(out, lists, {.reduceOp = c10d::ReduceOp::PRODUCT})->wait();
-    std::vector<at::Tensor> mine;
-    for (int from = 0; from < kRanks; ++from) mine.push_back(Input(from + rank, {2 * rank}));
-    EXPECT_TRUE(at::equal(out[0], Reduced(c10d::ReduceOp::PRODUCT, mine)));
+    pg.reduce_scatter(out, uneven, {})->wait();
+    EXPECT_TRUE(at::equal(out[0], Sum(mine_uneven)));
+    at::Tensor in = at::cat(even[0]), flat = at::zeros({2, 2}, dtype());
+    pg._reduce_scatter_base(flat, in, {})->wait();
+    EXPECT_TRUE(at::equal(flat, Sum(mine)));
+    std::vector<at::Tensor> ins = {in, in.flatten()};
+    std::vector<at::Tensor> outs = {at::zeros({2, 2}, dtype()), at::zeros({4}, dtype())};
+    pg.reduce_scatter_tensor_coalesced(outs, ins, {})->wait();
+    EXPECT_TRUE(at::equal(outs[0], flat) && at::equal(outs[1], flat.flatten()));
   });
 }
 
@@ -282,22 +147,6 @@ TEST_P(Conformance, GatherToEachRootAndScatterFromIt) {
       for (int r = 0; r < kRanks && rank == root; ++r) EXPECT_TRUE(at::equal(all[0][r], Input(r)));
       pg.scatter(back, all, {.rootRank = root})->wait();
       EXPECT_TRUE(at::equal(back[0], in[0]));
-    }
-  });
-}
-
-TEST_P(Conformance, AllGatherCoalescedGivesEachTensorOfEachRank) {
-  const LocalGroup group = LoopbackGroup(kRanks);
-  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    std::vector<at::Tensor> in = {Input(rank, {2, 2}), at::empty({0}, dtype()), Input(rank, {5})};
-    std::vector<std::vector<at::Tensor>> out(kRanks);
-    for (auto& list : out) {
-      for (const at::Tensor& x : in) list.push_back(at::zeros_like(x));
-    }
-    pg.allgather_coalesced(out, in, {})->wait();
-    for (int r = 0; r < kRanks; ++r) {
-      EXPECT_TRUE(at::equal(out[r][0], Input(r, {2, 2})));
-      EXPECT_TRUE(at::equal(out[r][2], Input(r, {5})));
     }
   });
 }
@@ -357,10 +206,7 @@ TEST_P(Conformance, GroupOfOneRankIsItself) {
   EXPECT_TRUE(at::equal(out, Input(0)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Conformance,
-                         testing::Values(at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,
-                                         at::kChar, at::kByte, at::kShort, at::kInt, at::kLong,
-                                         at::kBool, at::kComplexFloat, at::kComplexDouble),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Conformance, testing::Values(at::kBFloat16, at::kLong),
                          [](const auto& dtype) { return std::string(c10::toString(dtype.param)); });
 
 }  // namespace

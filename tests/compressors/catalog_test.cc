@@ -172,20 +172,21 @@ TEST(Catalog, BoundsOfAnIdHoldForEveryCodecThatHasIt) {
 
 TEST(Catalog, IdsAreFixedForEver) {
   const std::map<std::string, uint16_t> ids = {
-      {"none", 0x01},         {"bf16", 0x02},         {"fp16", 0x03},
-      {"int8-b64", 0x20},     {"int4-b64", 0x30},     {"int4-b64-h64", 0x31},
-      {"minmax2-b64", 0x42},  {"minmax3-b64", 0x43},  {"minmax4-b64", 0x44},
-      {"minmax5-b64", 0x45},  {"minmax6-b64", 0x46},  {"minmax7-b64", 0x47},
-      {"minmax8-b64", 0x48},  {"fp8-e4m3-g16", 0x10}, {"fp8-e4m3-g128", 0x11},
-      {"fp8-e5m2-g16", 0x12}, {"int8-b4096", 0x21},   {"minmax4-b64-h64", 0x4c},
-      {"mxfp4", 0x50},        {"mxfp4-h32", 0x51},    {"e3m0-b64", 0x54},
-      {"q8_0", 0x22},         {"q4_0", 0x32},         {"stat2", 0x80},
-      {"stat4", 0x81},        {"stat8", 0x82},        {"sign1", 0x88},
-      {"identity", 0x05},     {"dyn8-b4096", 0x23},   {"nvfp4", 0x52},
-      {"tah4-g64", 0x60},     {"tah4-g32", 0x61},     {"qsgd4", 0x8c},
-      {"qsgd8", 0x8d},        {"aqsgd2", 0x68},       {"aqsgd4", 0x69},
-      {"aqsgd8", 0x6a},       {"gact4-g256", 0x6c},   {"diloco-x", 0x91},
-      {"demo-dct", 0xa1}};
+      {"none", 0x01},          {"bf16", 0x02},           {"fp16", 0x03},
+      {"int8-b64", 0x20},      {"int4-b64", 0x30},       {"int4-b64-h64", 0x31},
+      {"minmax2-b64", 0x42},   {"minmax3-b64", 0x43},    {"minmax4-b64", 0x44},
+      {"minmax5-b64", 0x45},   {"minmax6-b64", 0x46},    {"minmax7-b64", 0x47},
+      {"minmax8-b64", 0x48},   {"fp8-e4m3-g16", 0x10},   {"fp8-e4m3-g128", 0x11},
+      {"fp8-e5m2-g16", 0x12},  {"int8-b4096", 0x21},     {"minmax4-b64-h64", 0x4c},
+      {"mxfp4", 0x50},         {"mxfp4-h32", 0x51},      {"e3m0-b64", 0x54},
+      {"q8_0", 0x22},          {"q4_0", 0x32},           {"stat2", 0x80},
+      {"stat4", 0x81},         {"stat8", 0x82},          {"sign1", 0x88},
+      {"identity", 0x05},      {"dyn8-b4096", 0x23},     {"nvfp4", 0x52},
+      {"tah4-g64", 0x60},      {"tah4-g32", 0x61},       {"qsgd4", 0x8c},
+      {"qsgd8", 0x8d},         {"aqsgd2", 0x68},         {"aqsgd4", 0x69},
+      {"aqsgd8", 0x6a},        {"gact4-g256", 0x6c},     {"diloco-x", 0x91},
+      {"demo-dct", 0xa1},      {"minmax2-tensor", 0x49}, {"minmax3-tensor", 0x4a},
+      {"minmax4-tensor", 0x4b}};
   EXPECT_EQ((*MakeCodec("powersgd-r3"))->id(), 0x90);
   EXPECT_EQ((*MakeCodec("gauss-0.01"))->id(), 0xb0);
   std::set<uint16_t> seen;

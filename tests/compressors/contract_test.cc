@@ -61,7 +61,7 @@ class CodecContract : public testing::TestWithParam<std::string> {
   bool WholeTensor() const {
     const std::string name = Plain();
     return name == "stat2" || name == "stat4" || name == "stat8" || name == "nvfp4" ||
-           name == "demo-dct" || LowRank() ||
+           name == "demo-dct" || name.ends_with("-tensor") || LowRank() ||
            (Sparse() && !name.ends_with("+fp16") && !name.ends_with("+none"));
   }
   // Relative error of a constant tensor; infinite where it is left to chance.

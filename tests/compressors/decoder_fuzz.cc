@@ -40,6 +40,7 @@ const std::vector<Family>& Families() {
       {"minmax",
        {"minmax2-b64", "minmax3-b64", "minmax4-b64", "minmax5-b64", "minmax6-b64", "minmax7-b64",
         "minmax8-b64", "minmax4-b64-h64", "minmax3-b64+sr"}},
+      {"tensor_minmax", {"minmax2-tensor", "minmax3-tensor", "minmax4-tensor"}},
       {"fp4", {"mxfp4", "mxfp4-h32", "mxfp4-h32+sr", "nvfp4", "e3m0-b64"}},
       {"tah", {"tah4-g64", "tah4-g32"}},
       {"aqsgd", {"aqsgd2", "aqsgd4", "aqsgd8"}},

@@ -101,6 +101,10 @@ const Row kRows[] = {
     {"topk-64of4096+stat2", {.882, .793, .79, .192}},
     // The first frame of RandK under error feedback keeps k / C of the energy.
     {"randk-952of4096+none+ef", {.7676, .7676, .7676, .7676}},
+    // One scale for four million elements: the largest one decides.
+    {"minmax2-tensor", {-1.2, -6.4, -358, -113}},
+    {"minmax3-tensor", {-.18, -.63, -19, -16.5}},
+    {"minmax4-tensor", {-.040, -.16, -3.6, -.24}},
     {"minmax8-b64", {2.89e-5, 4.42e-5, 4.96e-5, 8.64e-5}},
 };
 

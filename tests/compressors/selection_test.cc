@@ -131,6 +131,16 @@ TEST(IndexCoding, HostileBytesAreRefusedOrGiveIndicesThatFit) {
   }
 }
 
+// Four bits each: 2 and 5 are two elements of sixteen, 2 and 2 or 5 and 2 are not.
+TEST(IndexCoding, AnIndexThatComesTwiceOrBackIsRefused) {
+  const ChunkGrid grid({1, 16}, 16, 2);
+  std::vector<uint32_t> indices(2);
+  for (const auto& [byte, good] : {std::pair(0x52, true), {0x22, false}, {0x25, false}}) {
+    const std::vector<std::byte> in = {static_cast<std::byte>(byte)};
+    EXPECT_EQ(ReadIndices(IndexCoding::kFixed, 0, grid, in, indices), good) << byte;
+  }
+}
+
 // The definition: by magnitude, then by index.
 std::vector<uint32_t> TopByDefinition(const std::vector<float>& x, size_t k) {
   std::vector<uint32_t> order(x.size());

@@ -39,6 +39,11 @@ class OnProfile : public testing::TestWithParam<std::tuple<EmulatorKind, const c
 TEST_P(OnProfile, IdleRoundTripIsNominal) {
   WithEmulator(kind(), *UniformTopology(profile(), 2), [](Emulator& emulator) {
     ExpectInBounds(CanJudgeRtt, [&] { return RttInBounds(emulator, 0, 1); });
+    // Of so few echoes the least with 99 % at or below it is the last.
+    const auto few = ProbeRtt(emulator, 0, 1, 5, absl::Milliseconds(1));
+    ASSERT_TRUE(few.ok()) << few.status();
+    EXPECT_EQ(few->p99, few->max);
+    EXPECT_LE(few->min, few->median);
   });
 }
 

@@ -185,6 +185,27 @@ TEST(FqCodel, DeficitRoundRobinByPencil) {
   EXPECT_EQ(flows.queue_.bytes(), 0);
 }
 
+// What a turn overdrew is taken from the next one: two frames, one, two, one.
+TEST(FqCodel, ATurnPaysWhatTheOneBeforeOverdrew) {
+  Flows flows;
+  flows.Come(1, 6);
+  flows.Come(2, 6);
+  EXPECT_EQ(flows.Leave(12),
+            (std::vector<uint32_t>{100, 101, 200, 201, 102, 202, 103, 104, 203, 204, 105, 205}));
+}
+
+// Flow 3 went away 500 bytes in debt; flow 1 has 500 left of its turn when flow 3 comes back.
+TEST(FqCodel, AFlowThatComesBackHasAWholeTurn) {
+  Flows flows;
+  flows.Come(3, 2);
+  EXPECT_EQ(flows.Leave(3), (std::vector<uint32_t>{300, 301}))
+      << "and no third: it is listed no more";
+  flows.Come(1, 10);
+  EXPECT_EQ(flows.Leave(4), (std::vector<uint32_t>{100, 101, 102, 103}));
+  flows.Come(3, 3);
+  EXPECT_EQ(flows.Leave(3), (std::vector<uint32_t>{302, 303, 104}));
+}
+
 TEST(FqCodel, AFlowThatWasIdleGoesBeforeABacklogAndNotForEver) {
   Flows flows;
   flows.Come(1, 20);

@@ -19,14 +19,6 @@ TEST(Gateway, ReadsForwards) {
   const auto open = ParseForward("0.0.0.0:1:eu-0:65535");
   ASSERT_TRUE(open.ok()) << open.status();
   EXPECT_EQ(ToString(*open), "0.0.0.0:1 > eu-0:65535");
-  for (const char* wrong :
-       {"", "8080", "8080:a", "a:80", ":a:80", "0:a:80", "65536:a:80", "8080:a:0",
-        "8080:a:80:", "8080::80", "-1:a:80", "80x:a:80", "localhost:8080:a:80", "1:2:3:a:80"}) {
-    const auto forward = ParseForward(wrong);
-    EXPECT_EQ(forward.status().code(), absl::StatusCode::kInvalidArgument) << wrong;
-    EXPECT_THAT(std::string(forward.status().message()),
-                HasSubstr("[ADDRESS:]HOST_PORT:NODE:PORT"));
-  }
 }
 
 TEST(Gateway, ForwardsLeadToNodesThatAreThereFromPortsOfTheirOwn) {

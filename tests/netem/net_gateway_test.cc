@@ -282,8 +282,6 @@ TEST_F(NetGateway, WhatIsAskedWronglyIsOneLineAndLeavesNothing) {
   for (const auto& [more, says] :
        {std::pair<std::string, std::string>{"--forward " + service.port() + ":a:80",
                                             "Address already in use; choose another port"},
-        {"--forward 8080:z:80", "no node 'z'"},
-        {"--forward 8080:a", "want [ADDRESS:]HOST_PORT:NODE:PORT"},
         {"--forward 192.0.2.250:8080:a:80", "Cannot assign requested address"}}) {
     const ShellResult up = Up(more);
     EXPECT_EQ(up.status, 1) << more;

@@ -134,19 +134,6 @@ TEST_F(NetPrograms, ALabOfOneCommandLeavesNothing) {
   EXPECT_THAT(Run("net list").text, HasSubstr("no lab is up"));
 }
 
-TEST_F(NetPrograms, BadLinksAreOneLine) {
-  for (const std::string arguments :
-       {"net run -- true", "net run colocated", "net run nowhere -- true",
-        "net run --rate fast -- true", "net run colocated --node z -- true",
-        "net run --rtt 5ms --loss 2 -- true", "net run --rtt 5ms --loss 150% -- true",
-        "net run --rtt 5ms --grace 5 -- true", "net run --rtt 5ms --node a -- --node b -- true",
-        "net run --rtt 5ms --node a -- true --node z -- true"}) {
-    const ShellResult result = Run(arguments);
-    EXPECT_NE(result.status, 0) << arguments;
-    EXPECT_THAT(result.text, AllOf(HasSubstr("longhaul: "), Not(HasSubstr("terminate"))));
-  }
-}
-
 TEST_F(NetPrograms, WhatWaitsForAProgramIsSmall) {
   ASSERT_EQ(Run("net up --rtt 1ms --name small --emulator tap").status, 0);
   const ShellResult result =

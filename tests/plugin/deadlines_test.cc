@@ -153,6 +153,21 @@ TEST_F(PeerDeadline, AProcessThatWasItselfStoppedGivesItsPeersOneMoreBeat) {
   EXPECT_FALSE(recv.finished());
 }
 
+// Rank 0 waits 100 s and rank 1 ten: rank 0 beats as often as rank 1 wants to hear of it.
+TEST(PeerDeadlines, ThatDifferKeepIdlePeersAlive) {
+  RiggedCluster cluster(2, Heartbeat::kOn, [rank = 0](NodeOptions& options) mutable {
+    options.peer_deadline = absl::Seconds(rank++ == 0 ? 100 : 10);
+  });
+  const auto group = cluster.MakeGroup("unequal");
+  std::vector<float> x = Noise(10, 1), y(10);
+  Outcome recv, send;
+  group[1]->Recv(F32(y), 0, 0, recv.done());
+  cluster.Pass(absl::Seconds(200), 200);
+  EXPECT_FALSE(recv.finished());
+  group[0]->Send(F32(x), 1, 0, send.done());
+  EXPECT_EQ(recv.Wait(), absl::OkStatus());
+}
+
 TEST(NoPeerDeadline, ASilentPeerIsWaitedForAndTheOperationEndsAtItsTimeout) {
   RiggedCluster cluster(2, Heartbeat::kOn, [](NodeOptions& options) {
     options.peer_deadline = absl::InfiniteDuration();

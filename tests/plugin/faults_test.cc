@@ -216,6 +216,22 @@ TEST_P(Faults, AReceiveFromAnyRankOutlivesARankThatLeavesButNotOneThatDies) {
   EXPECT_EQ(second.Wait().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_P(Faults, AReceiveFromAnyRankEndsWithTheLastThatLeaves) {
+  Cluster cluster(GetParam(), 3);
+  auto group = cluster.MakeGroup("emptied");
+  std::vector<float> y(10), z(10);
+  Outcome waiting, late;
+  group[0]->RecvAny(F32(y), 0, waiting.done_from());
+  for (const size_t rank : {1, 2}) {
+    EXPECT_FALSE(waiting.finished()) << "rank " << rank << " is still there";
+    group[rank].reset();
+    cluster.nodes[rank].reset();
+  }
+  EXPECT_EQ(waiting.Wait().code(), absl::StatusCode::kUnavailable);
+  group[0]->RecvAny(F32(z), 0, late.done_from());
+  EXPECT_EQ(late.Wait().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_P(Faults, AbortingAGroupEndsItOnEveryRankAndNoOther) {
   const Cluster cluster(GetParam(), 2);
   const auto group = cluster.MakeGroup("doomed"), other = cluster.MakeGroup("other");

@@ -190,6 +190,35 @@ TEST(MissingRank, IsNamedByThoseWhoWaitForItThroughOthers) {
   for (const size_t r : {0, 1, 2}) std::remove(FileNamedBy(Text(outcomes[r].Wait())).c_str());
 }
 
+// All come to a sum, and the values of rank 1 stay on their way: who waits for others says so, too.
+TEST(MissingRank, ASlowRankOfACollectiveThatAllHaveJoinedIsNamed) {
+  RiggedCluster cluster(3);
+  const auto group =
+      cluster.MakeGroup("slow", [](GroupOptions& options) { options.timeout = absl::Seconds(8); });
+  cluster.wires[1]->hold = [](const PacketHeader& header) {
+    return header.kind == PacketKind::kData && header.offset > 0;
+  };
+  std::array<std::vector<float>, 3> x;
+  std::array<Outcome, 3> sums;
+  std::vector<float> y(10);
+  Outcome recv;
+  group[2]->Recv(F32(y), 0, 5, recv.done());
+  for (size_t r = 0; r < 3; ++r) {
+    x[r] = Noise(1 << 20, r);
+    group[r]->AllReduce(F32(x[r]), ReduceOp::kSum, sums[r].done());
+  }
+  cluster.Pass(absl::Seconds(6), 1);
+  cluster.Pass(absl::Seconds(2), 1);
+  EXPECT_THAT(Text(sums[0].Wait()),
+              HasSubstr("all ranks came to it, but it was not complete within the timeout of 8s: "
+                        "values to or from rank 1 are still under way"));
+  EXPECT_THAT(Text(recv.Wait()),
+              HasSubstr("rank 0 waits for rank 1 (allreduce 0), as it said 2s ago"));
+  for (const Outcome* outcome : {&sums[0], &sums[1], &sums[2], &recv}) {
+    std::remove(FileNamedBy(Text(outcome->Wait())).c_str());
+  }
+}
+
 TEST(MissingRank, ACircleIsCalledOne) {
   RiggedCluster cluster(2);
   const auto group = cluster.MakeGroup(

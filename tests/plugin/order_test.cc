@@ -143,6 +143,58 @@ TEST(Credit, AMessageThatIsSentAfterItWasAskedForPassesThoseThatWait) {
   group[0]->Abort(absl::CancelledError("the end"));
 }
 
+// Before and after the message is sent; rank 2 has nothing to say.
+TEST(Credit, AReceiveFromAnyRankAsksThoseWhoseCreditIsUsedUp) {
+  for (const bool asked_first : {true, false}) {
+    RiggedCluster cluster(3, RiggedTransport::Heartbeat::kOff,
+                          [](NodeOptions& options) { options.credit_bytes = 1 << 20; });
+    const auto group = cluster.MakeGroup("any wanted");
+    Outcomes flood(4);
+    for (size_t i = 0; i < 4; ++i) {
+      flood.x[i] = Noise(kLong, i);
+      group[0]->Send(F32(flood.x[i]), 1, 0, flood.sends[i].done());
+    }
+    std::vector<float> x = Noise(100, 9), y(100);
+    Outcome send, recv;
+    const auto ask = [&] { group[1]->RecvAny(F32(y), 5, recv.done_from()); };
+    if (asked_first) ask();
+    group[0]->Send(F32(x), 1, 5, send.done());
+    if (!asked_first) ask();
+    ASSERT_EQ(recv.Wait(absl::Seconds(10)), absl::OkStatus()) << asked_first;
+    EXPECT_EQ(recv.source(), 0);
+    EXPECT_EQ(x, y);
+    EXPECT_FALSE(flood.sends[0].finished());
+    group[0]->Abort(absl::CancelledError("the end"));
+  }
+}
+
+// 8 MiB each way that nobody takes, and behind them what is asked for.
+TEST(Credit, IsThatOfTheReceiverWhereTheTwoDiffer) {
+  RiggedCluster cluster(2, RiggedTransport::Heartbeat::kOff,
+                        [rank = 0](NodeOptions& options) mutable {
+                          options.credit_bytes = rank++ == 0 ? 4 << 20 : 1 << 20;
+                        });
+  for (const size_t to : {0, 1}) {
+    const auto group = cluster.MakeGroup("to " + std::to_string(to));
+    const size_t from = 1 - to;
+    const int64_t before = cluster.nodes[to]->traffic().received_bytes;
+    Outcomes flood(4);
+    for (size_t i = 0; i < 4; ++i) {
+      flood.x[i] = Noise(kLong, i);
+      group[from]->Send(F32(flood.x[i]), static_cast<int>(to), 0, flood.sends[i].done());
+    }
+    std::vector<float> x = Noise(100, 9), y(100);
+    Outcome send, recv;
+    group[from]->Send(F32(x), static_cast<int>(to), 5, send.done());
+    group[to]->Recv(F32(y), static_cast<int>(from), 5, recv.done());
+    ASSERT_EQ(recv.Wait(absl::Seconds(10)), absl::OkStatus());
+    const int64_t untaken = cluster.nodes[to]->traffic().received_bytes - before;
+    EXPECT_LE(untaken, (to == 0 ? 4 << 20 : 1 << 20) + (64 << 10)) << "to rank " << to;
+    EXPECT_GT(untaken, to == 0 ? 2 << 20 : 1 << 19) << "to rank " << to;
+    group[0]->Abort(absl::CancelledError("the end"));
+  }
+}
+
 // Codecs of one send after another from rank 0 to rank 1, from the row that has it.
 std::string CodecOf(const Group& group, const WireTensor& x, int tag) {
   const std::string_view name = group.CodecFor(x, 1, tag);

@@ -151,6 +151,55 @@ TEST_F(OutboxTest, ACancelledMessageTellsTheReceiverAndEndsWhenTheTransportLetsG
   EXPECT_EQ(done[1].second.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+// Its first packet has gone, and what follows is still being made.
+class OutboxOfACoder : public OutboxTest {
+ protected:
+  OutboxOfACoder() {
+    coded->ready_bytes = kSlice;
+    coded->coding = true;
+    outbox.Submit(coded);
+    for (int tag = 2; tag < 6; ++tag) outbox.Submit(Message(tag, kSlice));
+    link.ReleaseAll();
+    EXPECT_THAT(link.Tags(), ElementsAre(1, 2, 3, 4)) << "the credit is used up";
+    done.clear();
+  }
+  void EndCoding() {
+    coded->ready_bytes = 3 * kSlice;
+    coded->coding = false;
+    outbox.Continue(coded);
+    link.ReleaseAll();
+  }
+  const std::shared_ptr<OutMessage> coded = Message(1, 3 * kSlice);
+};
+
+TEST_F(OutboxOfACoder, AMessageAskedForMeanwhileGoesOnWithoutCredit) {
+  outbox.Exempt([](const PacketHeader& header) { return header.tag == 1; });
+  EndCoding();
+  EXPECT_THAT(link.Tags(), ElementsAre(1, 2, 3, 4, 1, 1));
+  EXPECT_THAT(Done(), ElementsAre(1));
+  outbox.OnReleased(6 * (kSlice + kPacketHeaderBytes));
+  link.ReleaseAll();
+  EXPECT_THAT(Done(), ElementsAre(1, 5)) << "nothing is left that needs no credit";
+}
+
+TEST_F(OutboxOfACoder, ACancelledMessageTellsItsReceiverAtOnceAndEndsWithItsCoder) {
+  outbox.Cancel(coded, absl::DeadlineExceededError("late"));
+  link.ReleaseAll();
+  EXPECT_TRUE(link.headers.back().cancelled());
+  EXPECT_THAT(Done(), IsEmpty()) << "the coder still reads its tensor";
+  EndCoding();
+  EXPECT_THAT(Done(), ElementsAre(1));
+  EXPECT_EQ(link.headers.size(), 5u) << "nothing of it follows the notice";
+}
+
+TEST_F(OutboxOfACoder, ALostPeerEndsItWithItsCoder) {
+  outbox.Fail(absl::UnavailableError("gone"));
+  EXPECT_THAT(Done(), ElementsAre(5));
+  EndCoding();
+  EXPECT_THAT(Done(), ElementsAre(5, 1));
+  EXPECT_EQ(done[1].second.code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(OutboxTest, AFailedPeerFailsEverythingOnce) {
   outbox.Submit(Message(1, 3 * kSlice));
   outbox.Submit(Message(2, 10));

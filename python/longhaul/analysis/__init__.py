@@ -12,7 +12,7 @@
     contrast     a weighted sum of ln eta over arms
     rows         estimates(analysis) -> rows of the record's table `estimates`
     text         campaign_table, campaign_summary, findings_tables, planned_depths
-    calibration  calibration_json(analysis): schema longhaul.calibration/1
+    calibration  calibration_json(analysis): schema longhaul.calibration/2
     forecast     what a design can resolve, before its first run
     advice       what makes losses worth less than they look
     loss_file    a published losses.csv

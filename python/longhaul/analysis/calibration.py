@@ -1,14 +1,19 @@
-"""What a campaign changes for the planner: schema longhaul.calibration/1. "activation" has one entry per joint q, with
-the names of its arms; "arms" has every arm with what it changes, its efficiency and, where it may have one, its q.
-Numbers without an interval are left out, bounds say so."""
+"""What a campaign changes for the planner: schema longhaul.calibration/2. "activation" has one entry for each codec pair and
+evaluation: Delta, ln eta, P and rho by number of stages, with the covariances of the first two; "arms" has every arm with what
+it changes and its efficiency. Numbers without an interval are left out, bounds say so."""
 
 import math
 
-from longhaul.analysis import diloco
+import numpy as np
+
+from longhaul.analysis import NotEstimated, diloco
 from longhaul.analysis.campaign import CampaignAnalysis, Family
 from longhaul.analysis.changes import number_of, spec_of
-from longhaul.analysis.efficiency import JointEstimate
+from longhaul.analysis.curve import curve_error
+from longhaul.analysis.efficiency import ln_eta_by_seed, terms_of
 from longhaul.tables import LOW_END, UPPER, json_text
+
+SCHEMA = "longhaul.calibration/2"
 
 # Tensors as large as a planner's. In a small model's, blocks end with a short row and headers weigh: the same codec
 # takes more bits of an element there.
@@ -20,7 +25,7 @@ def calibration(a: CampaignAnalysis, frame_bytes) -> dict:
         frame_bytes: From the names of codecs to the most bytes of a frame of a PLANNED_TENSOR, None for what is no
         codec.
     """
-    out = {"schema": "longhaul.calibration/1", "plan_sha256": a.experiment.plan_sha256, "commit": a.git_revision,
+    out = {"schema": SCHEMA, "plan_sha256": a.experiment.plan_sha256, "commit": a.git_revision,
            "params": a.parameters, "activation": [], "arms": [], "conditions": _conditions(a)}
     if a.experiment.d0_tokens is not None:
         out["tokens"] = a.experiment.d0_tokens
@@ -30,9 +35,7 @@ def calibration(a: CampaignAnalysis, frame_bytes) -> dict:
         out["controls_failed"] = a.failed_controls
     else:
         for family in a.families:
-            for evaluation, joint in (("off", family.off), ("on", family.on)):
-                if joint and joint.q.interval:
-                    out["activation"].append(_entry(a, family, evaluation, joint, frame_bytes))
+            out["activation"] += [entry for evaluation in ("off", "on") if (entry := _entry(a, family, evaluation, frame_bytes))]
         out |= _diloco(a)
     out["arms"] = [_arm_entry(arm) for arm in a.arms if arm.role == "arm"]
     return out
@@ -92,76 +95,71 @@ def _ratio(frame_bytes, codec):
     return max(1.0, 2.0 * PLANNED_TENSOR[0] * PLANNED_TENSOR[1] / found) if found else None
 
 
-def _entry(a, family: Family, evaluation, joint: JointEstimate, frame_bytes):
-    first, q = family.arms[0], joint.q
+def _entry(a, family: Family, evaluation, frame_bytes):
+    """None: no depth of it has an interval."""
+    first, level = family.arms[0], 0.95
+    measured, bounds = [], []
+    for arm in family.arms:
+        e = arm.off if evaluation == "off" else arm.on
+        if e and e.ln_eta.interval and e.delta_nat.interval:
+            (bounds if e.ln_eta.bound else measured).append((arm, e))
+    if not measured:
+        return None
     entry = {
         "codec": family.codecs,
         "direction": (
             "backward" if first.forward_codec == "none" else "forward" if first.backward_codec == "none" else "both"
         ),
-        "arms": [arm.name for arm in family.arms],
         "reference": first.reference,
         "eval": evaluation,
-        "q": q.value,
-        "q_ci": _ends(q),
-        "level": q.interval.level,
-        "method": q.interval.method,
-        "seeds": joint.seeds,
-        "by_S": [],
-        "delta_nat": [],
+        "level": level,
+        "seeds": min(e.seeds for _, e in measured),
+        "by_S": [_depth_entry(arm, e) for arm, e in measured],
     }
-    if q.bound == LOW_END:
-        entry["q_ci_low_bound"] = "<="
+    if bounds:  # below the smallest budget of the reference, or cut there
+        entry["bounds"] = [arm.name for arm, _ in bounds]
+    entry |= _covariances(a, [arm for arm, _ in measured], evaluation)
     if family.bits_per_element > 0:
         entry["bits_per_element"] = family.bits_per_element
-        entry["ratio"] = 16 / family.bits_per_element
     forward, backward = _ratio(frame_bytes, first.forward_codec), _ratio(frame_bytes, first.backward_codec)
     if forward and backward:
         entry |= {"ratio_forward": forward, "ratio_backward": backward, "ratio_width": PLANNED_TENSOR[1]}
-    for arm in family.arms:
-        e = arm.off if evaluation == "off" else arm.on
-        if not e or e.is_bound or not e.ln_eta.interval or not e.delta_nat.interval:
-            continue
-        entry["by_S"].append({"S": arm.stages, "crossings": arm.crossings, "arm": arm.name, "ln_eta": e.ln_eta.value,
-                              "ci": _ends(e.ln_eta)} | ({"ci_low_bound": "<="} if e.ln_eta.bound == LOW_END else {}))
-        entry["delta_nat"].append(
-            {"S": arm.stages, "arm": arm.name, "value": e.delta_nat.value, "ci": _ends(e.delta_nat)}
-        )
-    if evaluation == "off":
-        if family.depths:
-            _add_depth(family, entry)
-        if family.directions == 2:
-            _add_directions(a, family, entry)
+    if evaluation == "off" and family.directions == 2:
+        _add_directions(a, family, entry)
     return entry
 
 
-def _add_depth(family, entry):
-    """The power of the depth, and the model that held: -ln eta = a (S-1)^gamma beside the planner's q^K, which stays
-    right where `chosen` is M1. The planner takes q at S = 2 and bends what lies deeper by gamma: both of M4, and only
-    where the depths speak against M1."""
-    depths, k = family.depths, family.directions
-    gamma, a_of_m4 = depths.gamma, depths.per_boundary(k)
-    if depths.chosen != "M1" and gamma and gamma.interval.low > 0 and a_of_m4:
-        entry["q_m1"] = {"value": entry["q"], "ci": entry["q_ci"]}
-        entry["gamma"], entry["gamma_ci"] = gamma.value, _ends(gamma)
-        entry["q"] = math.exp(-a_of_m4.value / k)
-        entry["q_ci"] = [math.exp(-a_of_m4.interval.high / k), math.exp(-a_of_m4.interval.low / k)]
-    model = {"chosen": depths.chosen, "words": depths.words}
-    if a_of_m4:
-        model["a"], model["a_ci"] = a_of_m4.value, _ends(a_of_m4)
-    models = {fit.model: numbers for fit in depths.fits
-              if (numbers := {name: _number(x) for name, x in fit.parameters.items() if _number(x)})}
-    entry["depth_model"] = model | ({"models": models} if models else {})
+def _depth_entry(arm, e):
+    entry = {"S": arm.stages, "boundaries": arm.boundaries, "arm": arm.name, "delta_nat": _number(e.delta_nat),
+             "ln_eta": _number(e.ln_eta)}
+    return entry | {key: _number(x) for key, x in (("price_nat", arm.price), ("rho", arm.rho)) if x and x.interval}
+
+
+def _covariances(a, arms, evaluation):
+    """Of the means over seeds, in the order of by_S: depths of one campaign share seeds, reference and curve, and yet hardly
+    correlate where an arm's own luck is most of its error."""
+    reference = a.reference_of(arms[0]).losses()
+    try:
+        rows = ln_eta_by_seed(a.curve, [(reference, arm.losses(evaluation)) for arm in arms])
+    except NotEstimated:
+        return {}
+    n = len(rows.seeds)
+    if n < 2:
+        return {}
+    deltas = np.array([[arm.losses(evaluation)[seed] - reference[seed] for seed in rows.seeds] for arm in arms])
+
+    def of_curve(*which):
+        return curve_error(a.curve, [terms_of([1.0] * len(arms), rows)[i] for i in which]) ** 2
+    shared = [[(of_curve(i, j) - of_curve(i) - of_curve(j)) / 2 for j in range(len(arms))] for i in range(len(arms))]
+    return {"ln_eta_covariance": (np.atleast_2d(np.cov(rows.pseudo)) / n + shared).tolist(),
+            "delta_covariance": (np.atleast_2d(np.cov(deltas)) / n).tolist()}
 
 
 def _add_directions(a, family, entry):
-    """q of each direction, and whether they add up."""
+    """Whether the directions add up."""
     for d in a.findings.directions:
         if family.arms[0].name not in d.arms:
             continue
-        for key, q in (("q_forward", d.q_forward), ("q_backward", d.q_backward)):
-            if q and q.interval:
-                entry[key] = _number(q)
         found = [{"S": i.stages, "ln": i.ln.value, "ci": _ends(i.ln)} for i in d.interactions if i.ln and i.ln.interval]
         if found:
             entry["direction_interaction"] = found
@@ -176,8 +174,6 @@ def _arm_entry(arm):
     for evaluation, e in (("off", arm.off), ("on", arm.on)):
         if e:
             entry[evaluation] = {"delta_nat": _number(e.delta_nat), "ln_eta": _number(e.ln_eta), "eta": _number(e.eta)}
-            if e.q:
-                entry[evaluation]["q"] = _number(e.q)
     return entry
 
 

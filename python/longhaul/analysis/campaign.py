@@ -9,10 +9,10 @@ from longhaul.analysis.changes import (SpecChange, changes_beside_codecs, change
 from longhaul.analysis.curve import ReferenceCurve, fit_reference
 from longhaul.analysis.depth import HELD_OUT_STAGES, DepthComparison
 from longhaul.analysis.efficiency import Efficiency, JointEstimate
-from longhaul.analysis.interval import detectable_effect
+from longhaul.analysis.interval import detectable_effect, mapped, mean_of, ratio_of_means
 from longhaul.record import Crossing, Evaluation, Experiment, Record, Run, Step
 from longhaul.record.contents import mixed_contents
-from longhaul.record.rows import PROGRAM, RESTORED_STEP, same_hashes
+from longhaul.record.rows import PROGRAM, RESTORED_STEP, UNTRAINED_PRICE, same_hashes
 from longhaul.record.specs import tree
 from longhaul.tables import Measured, with_interval
 
@@ -29,6 +29,12 @@ class Outcome:
     off: float | None  # final held-out loss by codec; finite
     on: float | None
     evaluated: bool  # a loss with the codec off stands in the record, finite or not
+
+    @property
+    def price(self) -> float | None:
+        """What its forward boundaries cost the weights of its seed's reference, nat; None: not priced."""
+        text = self.run.facts.get(UNTRAINED_PRICE)
+        return float(text.split()[0]) if text else None
 
     @property
     def ended(self) -> bool:
@@ -62,6 +68,8 @@ class Arm:
     on: Efficiency | None = None
     # Codec off: loss less its reference's where that has no place on the curve, so that there is no eta.
     delta_alone: Measured | None = None
+    price: Measured | None = None  # P: what its boundaries cost weights trained without them, nat, over seeds
+    rho: Measured | None = None  # Delta with the codec on over P, of the seeds that have both
     on_off: Measured | None = None  # loss with the codec off less that with it on, same weights: nat, over seeds
     note: str = ""  # why there is no estimate
     controls_failed: bool = False  # of the campaign
@@ -107,8 +115,17 @@ class Arm:
         return (self.forward_codec != "none") + (self.backward_codec != "none")
 
     @property
+    def boundaries(self) -> int:
+        """Compressed: S - 1 where every one is; 0 without a codec."""
+        return self.crossings // self.directions if self.directions else 0
+
+    @property
     def codecs(self) -> str:
         return f"{self.forward_codec} / {self.backward_codec}"
+
+    def a_boundary(self, x: Measured | None) -> Measured | None:
+        """A loss in nat, shared equally by the boundaries; None where there are none, or where the arm changes more."""
+        return mapped(x, lambda nat: nat / self.boundaries) if x and self.boundaries and not self.changes else None
 
     @property
     def verdict(self) -> str:
@@ -291,7 +308,7 @@ class CampaignAnalysis:
             if self.parameters > 0:
                 text += f" ({tokens / self.parameters:.3g} tokens per parameter)"
         if self.curve:
-            text += (f", n = {len(self.curve.seeds)}, sigma {self.curve.sigma_nat:.4f} nat, rho {self.rho:.2f}, "
+            text += (f", n = {len(self.curve.seeds)}, sigma {self.curve.sigma_nat:.4f} nat, pairs correlate by {self.rho:.2f}, "
                      f"s {self.curve.slope_nat:.3f} nat")
         return f"{text}, plan {self.experiment.plan_sha256[:12]}"
 
@@ -493,6 +510,20 @@ def _estimate(a, arm):
             if codec == "off":
                 arm.note = str(why)
                 arm.delta_alone = efficiency.delta_without_eta(reference.losses(), arm.losses())
+    _compare_with_price(arm, reference)
+
+
+def _compare_with_price(arm, reference):
+    """P and rho, where the arm's boundaries were priced. Both are of the same seeds: rho is a ratio of two means over
+    them."""
+    prices = {o.run.seed: o.price for o in arm.outcomes if o.price is not None}
+    if not prices or arm.changes:
+        return
+    arm.price = mean_of([price for _, price in sorted(prices.items())])
+    on, without = arm.losses("on"), reference.losses()
+    seeds = [seed for seed in sorted(prices) if seed in on and seed in without]
+    if seeds and arm.price.value:
+        arm.rho = ratio_of_means([on[seed] - without[seed] for seed in seeds], [prices[seed] for seed in seeds])
 
 
 def _joint(a, family, codec):

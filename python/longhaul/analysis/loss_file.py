@@ -8,6 +8,7 @@ from longhaul.refusal import Refused
 from longhaul.toml import read_text
 
 HEAD = "arm,role,codecs,stages,crossings,seed,budget,train_tokens,loss_off_nat,loss_on_nat"
+PRICED = HEAD + ",untrained_price_nat"  # of a record that has prices
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Loss:
     train_tokens: int
     off: float  # nat, held out
     on: float | None
+    untrained_price: float | None = None
 
 
 @dataclass
@@ -40,21 +42,22 @@ def read_losses(path: str) -> LossFile:
     for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):
         row, at = row.removesuffix("\r"), f"{path}:{line}: "
         if line == 1:
-            if row != HEAD:
+            if row not in (HEAD, PRICED):
                 raise Refused(f"{at}not a losses.csv; its first line is '{HEAD}'")
+            columns = len(row.split(","))
             continue
         if not row:
             continue
         cells = row.split(",")
-        if len(cells) != len(HEAD.split(",")):
-            raise Refused(f"{at}{len(cells)} cells, not 10")
-        arm, role, codecs, stages, _, seed, budget, tokens, off, on = cells
+        if len(cells) != columns:
+            raise Refused(f"{at}{len(cells)} cells, not {columns}")
+        arm, role, codecs, stages, _, seed, budget, tokens, off, on, price = (*cells, "")[:11]
         try:
-            if "_" in f"{stages}{seed}{budget}{tokens}{off}{on}":
+            if "_" in f"{stages}{seed}{budget}{tokens}{off}{on}{price}":
                 raise ValueError
             loss = Loss(line, arm, role, codecs, int(stages), int(seed), float(budget), int(tokens), float(off),
-                        float(on) if on else None)
-            if not all(map(math.isfinite, (loss.budget, loss.off, loss.on or 0))):
+                        float(on) if on else None, float(price) if price else None)
+            if not all(map(math.isfinite, (loss.budget, loss.off, loss.on or 0, loss.untrained_price or 0))):
                 raise ValueError
         except ValueError:
             raise Refused(f"{at}stages, seed, budget, train_tokens and losses are finite numbers") from None

@@ -83,10 +83,16 @@ def _arm(arm: Arm):
                  f"no q: another build, {arm.other_build}" if arm.other_build else ""]
         note = "; ".join(filter(None, notes))
         rows.append(estimate(arm.name, evaluation, "delta", "nat", e.delta_nat, e.seeds))
+        if each := arm.a_boundary(e.delta_nat):
+            rows.append(estimate(arm.name, evaluation, "delta per boundary", "nat", each, e.seeds))
         rows.append(estimate(arm.name, evaluation, "ln_eta", "1", e.ln_eta, e.seeds, note))
         rows.append(estimate(arm.name, evaluation, "eta", "1", e.eta, e.seeds, note))
         if e.q:
             rows.append(estimate(arm.name, evaluation, "q", "per crossing", e.q, e.seeds, note))
+    if arm.price:
+        rows.append(estimate(arm.name, "on", "P", "nat", arm.price, arm.seeds, "codec switched on at the end, untrained"))
+    if arm.rho:
+        rows.append(estimate(arm.name, "on", "rho", "1", arm.rho, arm.seeds, "Delta with the codec on over P"))
     if arm.delta_alone:
         rows.append(estimate(arm.name, "off", "delta", "nat", arm.delta_alone, arm.seeds, f"against '{arm.reference}'"))
     return rows + ([without(arm.name, "", "eta", "1", arm.seeds, arm.note)] if arm.note else [])

@@ -28,20 +28,27 @@ def verdict_text(arm: Arm) -> str:
 
 
 def _arms_grid(a):
-    """The arms with the codec off at evaluation and, in a second row where there are few, on."""
+    """The arms with the codec off at evaluation and, where a boundary has one, on: first what a boundary costs in nat, q
+    last."""
     arms = [arm for arm in a.arms if arm.role == "arm"]
-    table = Table(columns="arm | forward / backward | S | K | n | delta nat | eta | q | against 0.995")
-
-    def figures(e):
-        return cell(e.delta_nat, 3), cell(e.eta, 2), cell(e.q, 4)
+    priced = any(arm.price for arm in arms)
+    table = Table(columns="arm | forward / backward | S | n | codec | delta nat | a boundary, nat")
+    table.add_columns("P a boundary, nat | rho" if priced else [])
+    table.add_columns("eta | K | q | against 0.995")
     for arm in arms:
-        head = (arm.name, arm.codecs, arm.stages, arm.crossings, arm.off.seeds if arm.off else arm.seeds)
-        if arm.off:
-            table.add(*head, *figures(arm.off), verdict_text(arm))
-        else:
-            table.add(*head, cell(arm.delta_alone, 3), none(), none(), arm.note)
-        if len(arms) <= 6 and arm.on and arm.crossings:
-            table.add("", "  codec on at evaluation", none(""), none(""), arm.on.seeds, *figures(arm.on), "")
+        head = (arm.name, arm.codecs, arm.stages, arm.off.seeds if arm.off else arm.seeds)
+        blank = [none("")] * 2 if priced else []
+        if not arm.off:
+            table.add(*head, "off", cell(arm.delta_alone, 3), none(), *blank, none(), arm.crossings, none(), arm.note)
+            continue
+        for evaluation, e in (("off", arm.off), ("on", arm.on if arm.crossings else None)):
+            if not e:
+                continue
+            off = evaluation == "off"
+            prices = [cell(arm.a_boundary(arm.price), 4), cell(arm.rho, 2)] if priced and not off else blank
+            table.add(*(head if off else ("", "", none(""), none(""))), evaluation, cell(e.delta_nat, 3),
+                      cell(arm.a_boundary(e.delta_nat), 4), *prices, cell(e.eta, 2),
+                      arm.crossings if off else none(""), cell(e.q, 4), verdict_text(arm) if off else "")
     return grid_text(table)
 
 
@@ -227,6 +234,13 @@ def _cost(arm):
     e, delta, eta = arm.off, arm.off.delta_nat, arm.off.eta
     ends = f" [{delta.interval.low:.4f}, {delta.interval.high:.4f}]" if delta.interval else ""
     out = f"{arm.name} {'changes' if delta.value < 0 else 'raises'} the held-out loss by {delta.value:.4f} nat{ends}"
+    if arm.on and arm.crossings:
+        out += f" ({with_interval(arm.on.delta_nat)} with the codec on)"
+    if each := arm.a_boundary(delta):
+        out += f", {each.value:.4f} a boundary"
+    if arm.rho:
+        out += (f"; on weights trained without it the same boundaries cost {with_interval(arm.price)}, of which training "
+                f"through them costs rho = {with_interval(arm.rho, 2)} times as much, codec on")
     if delta.value < 0:
         return out
     out += (

@@ -19,6 +19,8 @@ def parser():
     whole.add_argument("--json", action="store_true", help=JSON_HELP)
     whole.add_argument("--calibration", metavar="FILE",
                        help="Use the measured factors of a calibration.json that `longhaul report` wrote")
+    whole.add_argument("--price", metavar="FILE",
+                       help="Use the prices of an existing model that `longhaul price --json FILE` wrote")
     whole.add_argument("--spread", metavar="FILE",
                        help="With ranges in [assume]: write medians and 90 %% intervals as CSV")
     whole.add_argument("--tornado", metavar="FILE", help="With ranges in [assume]: write what each factor moves as CSV")
@@ -26,18 +28,19 @@ def parser():
                        help="With ranges in [assume]: write fan.svg and tornado.svg with their CSV files")
     whole.add_argument("--break-even", metavar="FILE",
                        help="With [break_even]: write the turning point of each scenario as CSV")
-    whole.add_argument("--conclusions", metavar="FILE", help="With --calibration: write every conclusion as CSV")
-    whole.add_argument("--codec", default="", help="Codec of the calibration to use")
+    whole.add_argument("--conclusions", metavar="FILE", help="With --calibration or --price: write every conclusion as CSV")
+    whole.add_argument("--codec", default="", help="Codec of the calibration or of the prices to use")
     whole.add_argument("--extrapolate", action="store_true", help="Scale the measured alpha of eta_H to other sizes")
     return whole
 
 
 def run(options):
-    if options.conclusions and not options.calibration:
-        raise Refused("--conclusions writes what a calibration changes; give --calibration FILE too")
+    if options.conclusions and not (options.calibration or options.price):
+        raise Refused("--conclusions writes what a calibration changes; give --calibration FILE or --price FILE too")
     wants = (["ranges"] if options.spread or options.tornado or options.plots else []) + \
         (["break-even"] if options.break_even else [])
-    answer = simulate(options.scenario, options.set, options.calibration, options.codec, options.extrapolate, wants)
+    answer = simulate(options.scenario, options.set, options.calibration, options.codec, options.extrapolate, wants,
+                      options.price)
     from longhaul.planning.simulator import conclusions, spreads  # pylint: disable=import-outside-toplevel
     file = answer.file
     if options.csv:

@@ -25,12 +25,16 @@ class Count:
     elements: float = 0.0
     squared_error: float = 0.0
     squared_norm: float = 0.0
+    token_error: float = 0.0  # sum over tokens of |error|^2 / |x|^2
+    tokens: int = 0
 
     def add(self, other: "Count") -> None:
         self.bits += other.bits
         self.elements += other.elements
         self.squared_error += other.squared_error
         self.squared_norm += other.squared_norm
+        self.token_error += other.token_error
+        self.tokens += other.tokens
 
     @property
     def bits_per_element(self) -> float:
@@ -39,6 +43,12 @@ class Count:
     @property
     def nmse(self) -> float:
         return self.squared_error / self.squared_norm if self.squared_norm else 0.0
+
+    @property
+    def error_of_a_token(self) -> float:
+        """Mean over tokens. Behind a norm of each token this is what counts; in the NMSE a few large tokens are most of
+        what an error is divided by."""
+        return self.token_error / self.tokens if self.tokens else 0.0
 
 
 @dataclass

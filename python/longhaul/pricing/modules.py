@@ -397,9 +397,11 @@ def _crossing(request, crossing, key, counts):
             raise ValueError(f"longhaul.price: before block {block}, {error}") from error
         received = coding.decode(frame).reshape(x.shape).to(x.device)
         if counts is not None:
-            exact, apart = x.double(), x.double() - received.double()
-            counts.setdefault(crossing, Count()).add(Count(8.0 * frame.numel(), x.numel(), float((apart * apart).sum()),
-                                                           float((exact * exact).sum())))
+            error, norm = ((one * one).sum(-1).flatten() for one in (x.double() - received.double(), x.double()))
+            there = norm > 0
+            counts.setdefault(crossing, Count()).add(
+                Count(8.0 * frame.numel(), x.numel(), float(error.sum()), float(norm.sum()),
+                      float((error[there] / norm[there]).sum()), norm.numel()))
         return received
 
     return cross

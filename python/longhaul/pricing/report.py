@@ -63,13 +63,17 @@ def depths(p: Pricing) -> Table:
 
 
 def boundaries(p: Pricing) -> Table:
+    by_token = any(b.count.tokens for b in p.findings.boundaries)  # not of what was told before it was counted
     table = Table("Each boundary alone",
-                  "before block:before_block | codec:codec | bits/el:bits_per_element | NMSE:nmse | "
-                  "Delta (nat/token):delta_nat_per_token[]",
-                  notes=["NMSE: squared error of the tensor that crosses, over its square sum."])
+                  "before block:before_block | codec:codec | bits/el:bits_per_element | NMSE:nmse",
+                  notes=["NMSE: squared error of the tensor that crosses, over its square sum."
+                         + (" A token's: the same of each token alone, mean over tokens." if by_token else "")])
+    table.add_columns("a token's:token_nmse" if by_token else [])
+    table.add_columns("Delta (nat/token):delta_nat_per_token[]")
     for b in p.findings.boundaries:
         table.add(b.crossing[0], p.request.codecs[b.crossing[1]], cell(b.count.bits_per_element, "{:.3f}"),
-                  cell(b.count.nmse, "{:.3g}"), cell(b.delta, _NAT))
+                  cell(b.count.nmse, "{:.3g}"), *([cell(b.count.error_of_a_token, "{:.3g}")] if by_token else []),
+                  cell(b.delta, _NAT))
     return table
 
 

@@ -13,6 +13,7 @@ STILL_SHARE, CORE_WAIT_SHARE, STOLEN_SHARE = "still_share", "core_wait_share", "
 EMULATOR_PUNCTUAL = "emulator_p99_in_bound"
 HELD_OUT_IN_TRAINING, EPOCHS, UNIGRAM = "held_out_windows_in_training", "epochs", "held_out_unigram_nat"
 SIMULATED_CLOCK = "simulated_clock"
+UNTRAINED_PRICE = "untrained_price_nat"
 HASH, HASHES_OF_TWO_KINDS = "parameter_hash", "of two kinds"
 LOSSES, FORECAST, ACCEPTED_UNRESOLVED = "losses_sha256", "forecast", "accepted_unresolved"
 

@@ -82,21 +82,35 @@ def _equivalence(e):
     return f"yes, within &plusmn;{margin:.3f}" if e.equivalent else "not resolved"
 
 
+_PRICED = ("P: what the same forward boundaries cost the weights of the uncompressed run, switched on at the end; &rho;: "
+           "&Delta; with the codec on over P, a ratio of means over paired seeds. ")
+
+
+def _optional(x, digits):
+    return _shown(x, digits) if x else "-"
+
+
 def _arms(a):
-    found = []
+    found, priced = [], any(arm.price for arm in a.arms)
     for arm in a.arms:
         if arm.role != "arm":
             continue
         row = [escaped(arm.name), f'<span class="nb">{escaped(arm.forward_codec)}</span><br><span class="nb">/ '
-               f"{escaped(arm.backward_codec)}</span>", str(arm.stages), str(arm.crossings),
-               str(arm.off.seeds if arm.off else arm.seeds)]
+               f"{escaped(arm.backward_codec)}</span>", str(arm.stages), str(arm.off.seeds if arm.off else arm.seeds)]
+        on = arm.on if arm.crossings else None
+        prices = [_optional(arm.a_boundary(arm.price), 4), _optional(arm.rho, 2)] if priced else []
         if arm.off:
-            row += [_shown(arm.off.delta_nat, 4), _shown(arm.off.eta, 3), _q(arm.off), _q(arm.on), _against(arm),
+            row += [_shown(arm.off.delta_nat, 4), _optional(arm.a_boundary(arm.off.delta_nat), 4),
+                    _optional(arm.a_boundary(on and on.delta_nat), 4), *prices, _shown(arm.off.eta, 3),
+                    _optional(on and on.eta, 3), str(arm.crossings), _q(arm.off), _q(arm.on), _against(arm),
                     _equivalence(arm.off)]
         else:
-            row += [_shown(arm.delta_alone, 4) if arm.delta_alone else "-", "-", "-", "-", badge_html(arm.note, "bad"), "-"]
+            row += [_optional(arm.delta_alone, 4), "-", "-", *prices, "-", "-", str(arm.crossings), "-", "-",
+                    badge_html(arm.note, "bad"), "-"]
         found.append(row)
-    return rows_html(["arm", "codecs forward<br>/ backward", "S", "K", "seeds", "&Delta; loss, nat", "&eta;,<br>codec off",
+    return rows_html(["arm", "codecs forward<br>/ backward", "S", "seeds", "&Delta; loss, nat,<br>codec off",
+                      "a boundary, nat,<br>codec off", "a boundary, nat,<br>codec on",
+                      *(["P a boundary, nat", "&rho;"] if priced else []), "&eta;,<br>codec off", "&eta;,<br>codec on", "K",
                       "q,<br>codec off", "q,<br>codec on", "against 0.995", "no loss?"], found)
 
 
@@ -232,7 +246,8 @@ def campaign_html(a: CampaignAnalysis, wire: str, figures: dict[str, str]) -> st
               '<p class="note">&Delta; is the paired difference to the uncompressed run at D0; &eta; the share of tokens the '
               "uncompressed model would have needed for the same loss; q = &eta;<sup>1/K</sup> per crossing, for arms that "
               "differ from their reference in stages and codecs alone. &le;: nothing is said below the smallest reference "
-              "budget. Intervals are 95 %, t over paired seeds. \"Codec on\": boundaries compressed during evaluation too. \"No "
+              f"budget. {_PRICED if any(arm.price for arm in a.arms) else ''}Intervals are 95 %, t over paired seeds. "
+              "\"Codec on\": boundaries compressed during evaluation too. \"No "
               f"loss\" needs the 90 % interval of ln &eta; inside &plusmn;{number(EQUIVALENCE_MARGIN)} K.</p>\n"]
     for name, caption in _CAPTIONS.items():
         parts.append(figure_html(figures.get(name, ""), f"{caption}{conditions}."))

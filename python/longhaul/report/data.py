@@ -11,6 +11,7 @@ from longhaul.analysis.campaign import Arm, CampaignAnalysis, analyse
 from longhaul.analysis.changes import changes_text
 from longhaul.analysis.efficiency import NO_CONCLUSION, against_assumed
 from longhaul.analysis.interval import mean_of
+from longhaul.analysis.loss_file import HEAD, PRICED
 from longhaul.record import Crossing, Experiment, Record, Run, Simulated
 from longhaul.record import rows
 from longhaul.record.contents import mixed_contents
@@ -88,16 +89,17 @@ def _d0(a):
 
 
 def losses_table(a: CampaignAnalysis) -> Table:
-    """One row per run that has a final loss."""
-    table = Table(columns=for_programs("arm | role | codecs | stages | crossings | seed | budget | train_tokens | "
-                                       "loss_off_nat | loss_on_nat"))
+    """One row per run that has a final loss; with what boundaries cost untrained where the record has that."""
+    priced = any(o.price is not None for arm in a.arms for o in arm.outcomes)
+    table = Table(columns=for_programs(" | ".join((PRICED if priced else HEAD).split(","))))
     d0 = _d0(a)
     tokens = d0.first.train_tokens if d0 and d0.outcomes else None
     for arm in a.arms:
         for o in arm.outcomes:
             if o.off is not None:
                 table.add(arm.name, arm.role, arm.codecs, arm.stages, arm.crossings, o.run.seed,
-                          o.run.train_tokens / tokens if tokens else None, o.run.train_tokens, o.off, o.on)
+                          o.run.train_tokens / tokens if tokens else None, o.run.train_tokens, o.off, o.on,
+                          *([o.price] if priced else []))
     return table
 
 
@@ -115,6 +117,9 @@ def arms_table(a: CampaignAnalysis) -> Table:
         "arm | role | forward | backward | stages | crossings | seeds | evaluation | delta_nat,delta_low,delta_high | "
         "ln_eta,ln_eta_low,ln_eta_high | eta,eta_low,eta_high | q,q_low,q_high | bound | low_bound | verdict | reference | "
         "changes | note"))
+    priced = any(arm.price for arm in a.arms)
+    if priced:
+        table.columns += for_programs("price_nat,price_low,price_high | rho,rho_low,rho_high")
     for arm in a.arms:
         if arm.role == "reference":
             continue
@@ -126,10 +131,11 @@ def arms_table(a: CampaignAnalysis) -> Table:
                        else against_assumed(e.q, arm.directions))
             table.add(*head, e.seeds, evaluation, e.delta_nat, e.ln_eta, e.eta, e.q, _bound(e.eta), _low_bound(e.eta), verdict,
                       arm.reference, changes_text(arm.changes),
-                      f"no q: another build, {arm.other_build}" if arm.other_build else arm.note)
+                      f"no q: another build, {arm.other_build}" if arm.other_build else arm.note,
+                      *((arm.price, arm.rho) if priced and evaluation == "on" else [None, None] if priced else []))
         if arm.note:
             table.add(*head, arm.seeds, "off" if arm.delta_alone else "", arm.delta_alone, *[None] * 6, arm.reference,
-                      changes_text(arm.changes), arm.note)
+                      changes_text(arm.changes), arm.note, *([None, None] if priced else []))
     return table
 
 

@@ -118,22 +118,5 @@ TEST_F(BranchesTest, OnlyTheDecayOfABranchIsTrained) {
   }
 }
 
-TEST_F(BranchesTest, SayInOneLineWhatTheyCannotDo) {
-  const auto refused = [&](std::vector<std::string> sets, const std::string& why) {
-    sets.insert(sets.begin(), {"--results", Folder("never")});
-    const CommandResult result = Measure(sets);
-    EXPECT_NE(result.exit_status, 0);
-    EXPECT_THAT(result.output, HasSubstr(why));
-    EXPECT_THAT(result.output, Not(HasSubstr("\n\n")));
-  };
-  refused({"--set", "train.decay_share=0.95"}, "is a decay of");
-  refused({"--set", "train.decay_share=0"}, "decay_share");
-  refused({"--set", "train.schedule=linear"}, "known: cosine, wsd");
-  const std::string no_warm_up = scratch_.File(
-      "no-warm-up.toml",
-      std::string(kCampaign).replace(std::string(kCampaign).find("warmup_steps = 5\n"), 17, ""));
-  EXPECT_THAT(RunLonghaul({"measure", no_warm_up}).output, HasSubstr("give train.warmup_steps"));
-}
-
 }  // namespace
 }  // namespace longhaul

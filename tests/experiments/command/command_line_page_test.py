@@ -52,7 +52,7 @@ def check(words, text):
     for sentence in said:
         assert re.match(r"[A-Z[]|model\.safetensors|FILE", sentence), f"{where}: '{sentence}' has no capital first letter"
         assert not re.search(r"[^.]\.$", sentence), f"{where}: '{sentence}' ends with a full stop"
-        assert "default" not in sentence or re.search(r"\[default: .+\]", sentence), f"{where}: '{sentence}': write [default: ..]"
+        assert not re.search(r"\(default|default:(?<!\[default:)", sentence), f"{where}: '{sentence}': write [default: ..]"
     assert f"Usage: {where}" in text, f"{where}: no usage"
     assert words == () or re.search(r"^Examples?[:,]", text, re.MULTILINE), f"{where}: no example"
 

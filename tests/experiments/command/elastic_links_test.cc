@@ -62,23 +62,6 @@ TEST_F(ElasticLinks, StopsSlownessLeavingAndJoiningGiveTheBitsOfOneProcess) {
   EXPECT_THAT(Verdict(), testing::ContainsRegex("rank 2 stood still for [2-9]"));
 }
 
-TEST_F(ElasticLinks, APlanThatGrowsAndShrinksGivesTheBitsOfOneProcess) {
-  const std::vector<std::string> plan = {"outer.schedule=[[0, 1], [8, 3], [16, 2]]"};
-  const CommandResult reference = InProcess({}, plan);
-  ASSERT_EQ(reference.exit_status, 0) << reference.output;
-  const CommandResult run = OverLinks({}, plan);
-  EXPECT_EQ(Rounds(links()), Rounds(alone())) << run.output;
-  EXPECT_EQ(Rows(links(), kHashes), Rows(alone(), kHashes)) << run.output;
-  EXPECT_EQ(Rounds(links()).at(2), "0 1 2||");
-  EXPECT_EQ(Rounds(links()).at(4).substr(0, 3), "0 1");
-  // Nobody trains before the plan lets it, and nothing but the plan is told.
-  constexpr char kTold[] =
-      "SELECT step, what, place, said, lost_tokens, recovered_step FROM faults ORDER BY 1, 3";
-  EXPECT_EQ(Rows(links(), kTold), Rows(alone(), kTold)) << run.output;
-  EXPECT_EQ(Rows(links(), kTold).size(), 3u);
-  EXPECT_EQ(Rows(links(), "SELECT MIN(step) FROM steps WHERE group_index = 1"), (Table{{"9"}}));
-}
-
 TEST_F(ElasticLinks, LinksThatChangeCostTimeAlone) {
   const std::vector<Strike> script = {
       {"link_rate", "link 0 > 1", "rate_mbit = 2\nfor_steps = 3", 3},

@@ -49,6 +49,17 @@ TEST(ProgramLogs, LinesBecomeRowsAndWhatIsNoneOfThemIsCounted) {
   EXPECT_EQ(log.crossings[0].nmse_max, 0.375);
 }
 
+// The first from when the program began; a clock that was set back costs the step that it hits.
+TEST(ProgramLogs, AStepTakesTheTimeSinceTheLatestBeforeIt) {
+  ProgramLog log;
+  for (const auto& [step, at_s] : {std::pair(1, 10.5), {2, 12.0}, {3, 11.0}, {5, 12.25}}) {
+    log.steps[step] = {.step = step, .loss_nat = {}, .tokens = 8, .at_s = at_s};
+  }
+  std::vector<double> wall_s;
+  for (const StepRow& row : StepsOf(log, 10)) wall_s.push_back(row.wall_s);
+  EXPECT_THAT(wall_s, testing::ElementsAre(0.5, 1.5, 0, 0.25));
+}
+
 TEST(ProgramLogs, AWrongLineCostsThatLine) {
   for (const char* const line :
        {"no json", "[1]", "{}", "{\"step\": 0}", "{\"step\": 1.5}", "{\"step\": \"1\"}",
@@ -229,34 +240,7 @@ TEST_F(LaunchCommand, APairWithoutAPathIsSaidAndFailsAtOnce) {
   EXPECT_LT(result.wall_s, 8);
 }
 
-TEST_F(LaunchCommand, WhatCannotBeIsOneLineAndLeavesNoRun) {
-  const auto line = [&](const std::vector<std::string>& words) {
-    const CommandResult result = RunLonghaul(words);
-    EXPECT_NE(result.exit_status, 0);
-    return result.output;
-  };
-  EXPECT_THAT(line({"launch", "-n", "2", "--profile", "regional", "--results", Results()}),
-              HasSubstr("no CMD; it stands behind --"));
-  EXPECT_THAT(
-      line({"launch", "-n", "2", "--profile", "moon", "--results", Results(), "--", "true"}),
-      HasSubstr("profile 'moon' is unknown"));
-  EXPECT_THAT(line({"launch", "-n", "1", "--profile", "regional", "--", "true"}),
-              HasSubstr("not in range"));
-  EXPECT_THAT(line(Words("true", {"--profile", "regional"})),
-              AllOf(HasSubstr("links 'regional' and '"), HasSubstr("want one of them")));
-  EXPECT_THAT(line({"launch", "-n", "3", "--links", "nofile.toml", "--", "true"}),
-              AllOf(HasSubstr("nofile.toml: "), Not(HasSubstr("asked for"))));
-  const std::string matrix = scratch_.File("m.csv", ",a,b\na,,1\nb,1,\n");
-  EXPECT_THAT(line({"launch", "-n", "2", "--links", matrix, "--", "true"}),
-              HasSubstr("m.csv: a matrix alone has no rates; write a topology file"));
-  const std::string number = scratch_.File(
-      "number.toml", "[[node]]\nname = '0'\n[[node]]\nname = '1'\n[between]\nrtt_ms = 1\n");
-  EXPECT_THAT(line({"launch", "--links", number, "--", "true"}),
-              HasSubstr("number.toml:1: node 0 '0': a number, which programs read as an IPv4"));
-  EXPECT_THAT(line(Words("true", {"--gpus", "all"})), HasSubstr("--gpus: 'all' in 'all'"));
-  EXPECT_THAT(line(Words("true", {"--grace", "5"})), HasSubstr("grace"));
-  EXPECT_FALSE(std::filesystem::exists(Results()));
-  // Words behind -- are the program's own.
+TEST_F(LaunchCommand, WordsBehindTheDashesAreTheProgramsOwn) {
   const CommandResult own =
       RunLonghaul({"launch", "--links", LinksWithoutRates(scratch_, 2), "--probe", "none",
                    "--results", Results(), "--", "echo", "--json", "-n", "7"});

@@ -212,26 +212,6 @@ TEST_F(Output, AStandardOutputThatTakesNothingIsAFailureOfEveryCommand) {
   }
 }
 
-TEST_F(Output, AnUnknownCommandIsNamedWithTheNearest) {
-  for (const auto& [words, wanted] :
-       {std::pair{"foo", "longhaul: unknown command 'foo'; longhaul --help lists them\n"},
-        {"meassure x", "unknown command 'meassure'; did you mean 'measure'?"},
-        {"net upp", "unknown command 'upp'; did you mean 'up'?; longhaul net --help"},
-        {"weights shar", "unknown command 'shar'; did you mean 'share'?"},
-        {"run a.toml --result x",
-         "longhaul: unknown option '--result'; did you mean '--results'?; "
-         "longhaul run --help says what there is\n"},
-        {"run a.toml --result=x", "unknown option '--result'; did you mean '--results'?; "},
-        {"run a.toml b=c", "longhaul: not expected: 'b=c'; longhaul run --help"},
-        {"run a.toml --out x", "unknown option '--out'; longhaul run --help"},
-        {"run a.toml b.toml c", "longhaul: not expected: 'b.toml'; longhaul run --help"}}) {
-    const CommandResult run = Stdout(words);
-    EXPECT_EQ(run.exit_status, 2) << words;
-    EXPECT_EQ(run.output, "");
-    EXPECT_THAT(Stderr(), HasSubstr(wanted));
-  }
-}
-
 // As after `make demo`, which builds no engine.
 TEST_F(Output, WithoutAnEngineTheCommandsOfTheDemoAreThere) {
   const std::filesystem::path built = std::filesystem::path(LONGHAUL_BINARY).parent_path();

@@ -203,32 +203,6 @@ TEST_F(ProgramCampaign, KilledNothingIsLeftAndTheSameCommandGoesOn) {
               HasSubstr("interrupted after 0 of 8 runs; the same command goes on from there"));
 }
 
-TEST_F(ProgramCampaign, WhatCannotBeIsOneLineBeforeAnythingIsWritten) {
-  const auto line = [&](const std::string& set) {
-    const CommandResult result = RunLonghaul(Words("", {"--results", Results(), "--set", set}));
-    EXPECT_NE(result.exit_status, 0) << set;
-    return result.output;
-  };
-  EXPECT_THAT(line("program.command=[\"nope\"]"), HasSubstr("no 'nope' in $PATH"));
-  EXPECT_THAT(line("program.command=[\"./nope\"]"), HasSubstr("program.command: no program"));
-  EXPECT_THAT(line("program.folder=\"/nowhere\""), HasSubstr("no folder /nowhere"));
-  EXPECT_THAT(line("program.files=[\"x.bin\"]"), HasSubstr("program.files: no file"));
-  EXPECT_FALSE(std::filesystem::exists(Results()));
-  const auto refused = [&](const std::string& set) {
-    return std::string(LoadCampaign(spec_, {set}, CatalogNames()).status().message());
-  };
-  EXPECT_THAT(refused("program.environment.RANK=\"1\""), HasSubstr("'RANK' is set for each rank"));
-  EXPECT_THAT(refused("program.environment.LONGHAUL_SEED=\"1\""), HasSubstr("for each rank"));
-  EXPECT_THAT(refused("program.environment.X=3"), HasSubstr("want a text"));
-  EXPECT_THAT(refused("program.command=[]"), HasSubstr("names no program"));
-  EXPECT_THAT(refused("program.comand=[\"x\"]"), HasSubstr("unknown key 'program.comand'"));
-  EXPECT_THAT(refused("program.timeout_s=nan"), HasSubstr("want 0.1 to"));
-  EXPECT_THAT(refused("schedule.stages=1"), HasSubstr("one stage has no boundary"));
-  EXPECT_THAT(refused("outer.codec=\"int8-b64\""), HasSubstr("one group meets nobody"));
-  EXPECT_THAT(refused("model.width=64"), HasSubstr("unknown key 'model'"));
-  EXPECT_THAT(refused("campaign.tier=\"smoke\""), HasSubstr("write out the arms of a [program]"));
-}
-
 TEST_F(ProgramCampaign, AResolvedSpecReadsBack) {
   const auto campaign = LoadCampaign(
       spec_,

@@ -231,7 +231,9 @@ TEST_F(Resume, AFullDiskSettlesTheRowAndTheAdviceHolds) {
   }
   const CommandResult full = RunLonghaul(Arguments({"--set", "train.steps=1500"}));
   EXPECT_EQ(full.exit_status, 1) << full.output;
-  EXPECT_THAT(full.output, HasSubstr("the same command with --resume goes on after step"));
+  EXPECT_THAT(full.output,
+              testing::AllOf(HasSubstr("disk is full"),
+                             HasSubstr("the same command with --resume goes on after step")));
   EXPECT_THAT(Rows("SELECT status FROM runs"), ElementsAre(ElementsAre("failed")));
   ASSERT_EQ(mount("small", results().c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
   const CommandResult resumed = RunLonghaul(Arguments({"--set", "train.steps=1500", "--resume"}));

@@ -104,27 +104,6 @@ TEST(RunTrace, OfASimulatedClockIsTheSameByteForByte) {
   EXPECT_THAT(one.result.output, HasSubstr("trace of steps 1 to 3: "));
 }
 
-TEST(RunTrace, WhatCannotBeIsOneLineBeforeAnythingStarts) {
-  ScratchFolder scratch;
-  const std::string spec = scratch.File("run.toml", TracedSpec());
-  const auto refused = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"run", spec, "--results", scratch.path() + "/none"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const CommandResult result = RunLonghaul(arguments);
-    EXPECT_NE(result.exit_status, 0);
-    EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/none"));
-    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
-    return result.output;
-  };
-  EXPECT_THAT(refused({"--trace", scratch.path() + "/nowhere/t.json"}), HasSubstr("No such file"));
-  EXPECT_THAT(refused({"--trace", scratch.path()}), HasSubstr("it is a folder"));
-  EXPECT_THAT(refused({"--trace", scratch.path() + "/t.json", "--trace-steps", "5:7"}),
-              HasSubstr("want A:B, the first and the last step of 1 to 6"));
-  EXPECT_THAT(refused({"--trace-steps", "1:2"}),
-              HasSubstr("--trace-steps: of which --trace FILE?"));
-  EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/t.json"));
-}
-
 TEST(RunTrace, AKilledRunLeavesNoFile) {
   ScratchFolder scratch;
   const std::string file = scratch.path() + "/t.json", results = scratch.path() + "/killed";

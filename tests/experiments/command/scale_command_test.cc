@@ -59,27 +59,5 @@ TEST_F(ScaleCommand, WritesEveryPointAndSeedAndAPlot) {
   EXPECT_THAT(ReadFile(Path("out.svg")), StartsWith("<svg"));
 }
 
-TEST_F(ScaleCommand, WhatMakesNoSenseIsOneLineAndLeavesNoFile) {
-  const struct {
-    std::vector<std::string> more;
-    std::string says;
-  } cases[] = {
-      {{"--sweep", "scale.mtbf_h"}, "scale.mtbf_h"},
-      {{"--sweep", "scale.no_such_key=1,2"}, "no_such_key"},
-      {{"--set", "scale.mtbf_h=-1"}, "scale.mtbf_h"},
-      {{"--svg", Path("none.svg")}, "--sweep"},
-      {{"--csv", Path("no/such/folder.csv")}, "cannot write"},
-  };
-  for (const auto& [more, says] : cases) {
-    const CommandResult run = Scale(more);
-    EXPECT_EQ(run.exit_status, 1) << run.output;
-    EXPECT_THAT(run.output, HasSubstr(says));
-    EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1) << run.output;
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path()));
-  const CommandResult seeds = Scale({"--seeds", "0"});
-  EXPECT_EQ(seeds.exit_status, 2) << seeds.output;
-}
-
 }  // namespace
 }  // namespace longhaul

@@ -65,36 +65,6 @@ TEST_F(ScheduleCommand, ShowPredictsTheStepOverLinks) {
   EXPECT_THAT(run.output, HasSubstr("step by P2, in the steady state: 0.2059 s"));
 }
 
-// Stage 1 wants the second forward before it gives the first gradient, stage 0 the other way.
-TEST_F(ScheduleCommand, AFileThatDeadlocksIsRefusedWithWhoWaits) {
-  const std::string file = scratch_.File("stuck.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
-  ExpectOneLine(RunLonghaul({"schedule", "show", "csv", "--csv", file, "-S", "2", "-M", "2"}),
-                HasSubstr("deadlock, ranks wait at 0B0 1F1"));
-  ExpectOneLine(Tiny({"schedule.kind=csv", "schedule.csv=" + file}, "stuck"),
-                AllOf(HasSubstr("stuck.csv"), HasSubstr("deadlock, ranks wait at 0B0 1F1")));
-  ExpectOneLine(Tiny({"schedule.kind=csv", "schedule.csv=" + file, "schedule.stages=4"}, "other"),
-                HasSubstr("is of 2 stages on 2 ranks and 2 micro-batches"));
-  ExpectOneLine(Tiny({"schedule.kind=csv", "schedule.csv=/none.csv"}, "none"),
-                HasSubstr("/none.csv"));
-}
-
-TEST_F(ScheduleCommand, WhatAScheduleCannotTakeIsOneLine) {
-  ExpectOneLine(Tiny({"schedule.kind=interleaved-1f1b"}, "a"), HasSubstr("2 to 64 chunks"));
-  ExpectOneLine(Tiny({"schedule.kind=interleaved-1f1b", "schedule.chunks=2", "schedule.stages=4",
-                      "train.microbatches=5", "train.batch_rows=5"},
-                     "b"),
-                HasSubstr("5 micro-batches wants a multiple of its 2 rounds over 2 ranks: 4 or 6"));
-  ExpectOneLine(Tiny({"schedule.kind=looped-bfs", "schedule.chunks=3"}, "c"),
-                HasSubstr("does not divide schedule.stages = 2"));
-  ExpectOneLine(Tiny({"schedule.kind=looped-bfs", "schedule.chunks=2", "schedule.stages=8"}, "d"),
-                HasSubstr("does not divide model.blocks = 4"));
-  ExpectOneLine(Tiny({"schedule.csv=x.csv"}, "e"), HasSubstr("want kind = \"csv\" beside a file"));
-  ExpectOneLine(Tiny({"schedule.kind=zb-v", "schedule.chunks=2", "schedule.stages=4",
-                      "outer.inner_steps=2", "outer.codec=none", "outer.on_group_loss=continue"},
-                     "f"),
-                HasSubstr("have one stage a rank"));
-}
-
 // The file is torch's own interleaved 1F1B. All of them train to the bits of 1F1B, codecs with a
 // memory included: every boundary has its own, for each micro-batch.
 TEST_F(ScheduleCommand, ARunOfAnyScheduleOrFileHasTheLossesOf1F1B) {
@@ -155,7 +125,6 @@ TEST_F(ScheduleCommand, BestRanksWhatStaysInMemory) {
   EXPECT_TRUE(bounded.front().at("within_memory").get<bool>());
   EXPECT_LE(bounded.front().at("worker_bytes").get<int64_t>(), least + 100'000);
   EXPECT_FALSE(bounded.back().at("within_memory").get<bool>());
-  ExpectOneLine(RunLonghaul({"schedule", "best", spec}), HasSubstr("--forward-ms"));
 }
 
 // The published grid is what the command says today, on a link that is short and on one that is long.
@@ -210,17 +179,6 @@ TEST_F(ScheduleCommand, CutsMakeTheSlowestStageFast) {
   EXPECT_THAT(cut({1, 1, 1, 9}, 2), HasSubstr("'schedule.cuts=[3]'"));
   EXPECT_THAT(cut({9, 1, 1, 1, 1}, 3), HasSubstr("'schedule.cuts=[1, 3]'"))
       << "2 + 2, not 3 + 1: equal slowest, smaller squares";
-  const auto refused = [&](const std::string& text, int stages) {
-    return RunLonghaul({"schedule", "cuts", spec, "-S", absl::StrCat(stages), "--times",
-                        scratch_.File("bad.csv", text)});
-  };
-  ExpectOneLine(refused("seconds\n1\n", 2), HasSubstr("want 'block,seconds'"));
-  ExpectOneLine(refused("block,seconds\n0,1\n2,1\n", 2),
-                HasSubstr("line 3 is '2,1'; want '1,SECONDS'"));
-  ExpectOneLine(refused("block,seconds\n0,nan\n", 2), HasSubstr("more than 0"));
-  ExpectOneLine(refused("block,seconds\n0,1\n", 2),
-                HasSubstr("1 blocks; the spec's model.blocks = 4"));
-  ExpectOneLine(refused("", 5), HasSubstr("--stages is 5; want 1 to model.blocks = 4"));
 }
 
 // A run with a stage for each block measures them, and what was measured can be kept.

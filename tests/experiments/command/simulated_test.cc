@@ -186,36 +186,5 @@ TEST(SimulatedRun, OfTheSpecOfSimulatedFaultsHasSecondsAndBytesThatGrow) {
   EXPECT_EQ(rows, 24);
 }
 
-TEST(SimulatedRun, WhatCannotBeIsOneLineBeforeAnythingStarts) {
-  ScratchFolder scratch;
-  const std::string spec = scratch.File("clocked.toml", Spec());
-  const auto refused = [&](std::vector<std::string> sets) {
-    std::vector<std::string> arguments = {"run",       spec,        "--clock",
-                                          "simulated", "--results", scratch.path() + "/none"};
-    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
-    const CommandResult result = RunLonghaul(arguments);
-    EXPECT_NE(result.exit_status, 0);
-    EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/none"));
-    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
-    return result.output;
-  };
-  EXPECT_THAT(refused({"compute=measured"}), HasSubstr("needs a table [compute]"));
-  EXPECT_THAT(refused({"compute.memory_gb=0.001"}),
-              HasSubstr("not enough memory on the simulated machine: with schedule '1f1b'"));
-  EXPECT_THAT(refused({"net.emulator=tap"}), HasSubstr("asks for a real interface"));
-  EXPECT_THAT(refused({"net.profile=moon"}), HasSubstr("moon"));
-  // Files that keys name: the key, the file, why, and from where its name counts.
-  for (const char* key : {"net.profile", "model.init"}) {
-    EXPECT_THAT(refused({std::string(key) + "=none.toml"}),
-                AllOf(HasSubstr(std::string(key) + ": "), HasSubstr("none.toml: "),
-                      HasSubstr("No such file or directory")));
-  }
-  const std::string links = scratch.File(
-      "deaf.toml",
-      "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n[[node]]\nname = \"c\"\n[[node]]\n"
-      "name = \"d\"\n[between]\nprofile = \"regional\"\nloss = \"100%\"\n");
-  EXPECT_THAT(refused({"net.profile=" + links}), HasSubstr("path a > b loses everything"));
-}
-
 }  // namespace
 }  // namespace longhaul

@@ -1,20 +1,11 @@
 #include "pp_group/schedule/csv.h"
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
 
 namespace longhaul {
 namespace {
-
-using testing::HasSubstr;
-
-std::string Refusal(std::string_view text, CsvFormat format = CsvFormat::kComputeOnly) {
-  const absl::Status status = ParseScheduleCsv(text, format).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  return std::string(status.message());
-}
 
 // Interleaved 1F1B of 2 ranks, 2 stages each, 4 micro-batches, as torch 2.13 dumps it.
 constexpr char kInterleaved[] =
@@ -48,33 +39,6 @@ TEST(ScheduleCsv, ReadsBackWhatItPrints) {
       EXPECT_EQ(again->ranks, program.ranks) << name;
     }
   }
-}
-
-TEST(ScheduleCsv, RefusesWhatItWouldMisread) {
-  EXPECT_THAT(Refusal("0F0,0BW0\n"), HasSubstr("rank 0, cell 2, '0BW0': BW is the full backward"));
-  EXPECT_THAT(Refusal("0F0junk,0B0\n"), HasSubstr("want <stage>"));
-  EXPECT_THAT(Refusal("0F0, 0B0\n"), HasSubstr("want <stage>"));
-  EXPECT_THAT(Refusal("(0F7;7B3)OVERLAP_F_B\n"), HasSubstr("overlapped"));
-  EXPECT_THAT(Refusal("0UNSHARD,0F0,0B0\n"), HasSubstr("sharded parameters"));
-  EXPECT_THAT(Refusal("0F0,0SEND_F0,0B0\n1F0,1B0\n"), HasSubstr("in this format"));
-  EXPECT_THAT(Refusal(""), HasSubstr("empty"));
-  EXPECT_THAT(Refusal("0F0,0B0\n\n"), HasSubstr("rank 1 does nothing"));
-  EXPECT_THAT(Refusal("0F0,0B2000000000\n"), HasSubstr("out of range"));
-}
-
-TEST(ScheduleCsv, RefusesCommunicationThatDoesNotFollow) {
-  const auto refusal = [](std::string_view text) {
-    return Refusal(text, CsvFormat::kComputeComms);
-  };
-  const std::string second = "1RECV_F0,1F0,1B0,1SEND_B0\n";
-  EXPECT_TRUE(
-      ParseScheduleCsv("0F0,0SEND_F0,0RECV_B0,0B0\n" + second, CsvFormat::kComputeComms).ok());
-  EXPECT_THAT(refusal("0F0,,0SEND_F0,0RECV_B0,0B0\n" + second), HasSubstr("has no bubbles"));
-  EXPECT_THAT(refusal("0F0,0RECV_B0,0B0\n" + second), HasSubstr("rank 0 lacks 0SEND_F0"));
-  EXPECT_THAT(refusal("0SEND_F0,0F0,0RECV_B0,0B0\n" + second), HasSubstr("before the action"));
-  EXPECT_THAT(refusal("0F0,0SEND_F0,0B0,0RECV_B0\n" + second), HasSubstr("before its 0RECV_B0"));
-  EXPECT_THAT(refusal("0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n" + second), HasSubstr("no send"));
-  EXPECT_THAT(refusal("0F0,0SEND_F0,0RECV_B0,0B0,0SEND_B0\n" + second), HasSubstr("no send"));
 }
 
 }  // namespace

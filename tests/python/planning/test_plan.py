@@ -13,13 +13,17 @@ from longhaul.planning.plan import quality, tables
 from longhaul.planning.simulator import calibration
 from longhaul.refusal import Refused
 
+
+def depth(stages, ln_eta, low, high):
+    return {"S": stages, "ln_eta": {"value": ln_eta, "ci": [low, high]}, "delta_nat": {"value": 0.1, "ci": [0.0, 0.2]}}
+
+
 CALIBRATION = {
-    "schema": "longhaul.calibration/1", "plan_sha256": "x", "commit": "y", "params": 1000000,
+    "schema": "longhaul.calibration/2", "plan_sha256": "x", "commit": "y", "params": 1000000,
     "activation": [
-        {"codec": "int8-b64 / int8-b64", "direction": "both", "eval": "off", "q": 0.95, "q_ci": [0.94, 0.96],
-         "by_S": [{"S": 2, "ln_eta": -0.1, "ci": [-0.2, -0.05]}, {"S": 4, "ln_eta": -0.4, "ci": [-0.5, -0.3]}]},
-        {"codec": "int4-b64-h64 / none", "direction": "forward", "eval": "off", "q": 0.81, "q_ci": [0.8, 0.82],
-         "by_S": []}],
+        {"codec": "int8-b64 / int8-b64", "direction": "both", "eval": "off", "by_S": [depth(2, -0.1, -0.2, -0.05),
+                                                                                      depth(4, -0.4, -0.5, -0.3)]},
+        {"codec": "int4-b64-h64 / none", "direction": "forward", "eval": "off", "by_S": [depth(3, -0.2, -0.3, -0.1)]}],
     "eta_diloco": [
         {"M": 2, "H": 10, "eta": 0.9, "ci": [0.8, 0.95], "codec": "none", "boundary": "", "batch": "global-batch-matched"},
         {"M": 2, "H": 1000, "eta": 0.6, "ci": [0.5, 0.7], "codec": "none", "boundary": "",
@@ -64,12 +68,11 @@ class QualityOfChoices(unittest.TestCase):
         self.assertEqual(at(2).beyond, [])
         self.near(at(3).ln.value, -0.25)  # half way from -0.1 to -0.4
         self.assertEqual(at(3).beyond, [("S", "S = 3 lies between 2 and 4")])
-        self.near(at(6).ln.value, 10 * math.log(0.95))  # q a crossing, ten of them
-        self.near(at(6).ln.low, 10 * math.log(0.94))
+        self.near(at(6).ln.value, 5 * -0.4 / 3)  # as much a boundary as in the deepest, five of them
+        self.near(at(6).ln.low, 5 * -0.5 / 3)
         self.assertEqual(at(6).beyond, [("S", "S = 6; the deepest measured is 4")])
         self.assertEqual(at(1).ln.value, 0)
-        # A campaign of one direction: its q stands for S - 1 crossings.
-        self.near(read().activations("int4-b64-h64 / none", 5, BYTES).ln.value, 4 * math.log(0.81))
+        self.near(read().activations("int4-b64-h64 / none", 5, BYTES).ln.value, 4 * -0.2 / 2)  # one direction
 
     def test_a_codec_that_nobody_measured_lies_between_its_neighbours_by_bytes(self):
         found = read().activations("fp16 / fp16", 2, BYTES)

@@ -3,6 +3,7 @@
 The published tables themselves are planning/scenarios/governance; the approval family `simulate` holds what they print.
 """
 
+import csv
 import json
 import math
 import os
@@ -161,10 +162,89 @@ class ClosedForms(unittest.TestCase):
 
     def test_what_no_source_measures_stays_bit_for_bit(self):
         plan = calibration.Plan(calibration.parse(json.dumps(
-            {"schema": "longhaul.calibration/1", "plan_sha256": "p", "commit": "c", "params": 1e6}), "none"))
+            {"schema": calibration.SCHEMA, "plan_sha256": "p", "commit": "c", "params": 1e6}), "none"))
         for c in conclusions.conclusions():
-            j = conclusions.judge(plan, "tokens", c)
+            j = conclusions.judge(plan, c)
             self.assertEqual((j.low, j.point, j.high, j.touched), (j.assumed, j.assumed, j.assumed, False))
+
+    def test_depths_are_drawn_as_they_correlate(self):
+        for correlation in (0.0, 0.06, 0.95):
+            a = calibration.Activation("a / b", "both", "off", [
+                calibration.Depth(at, calibration.Span(-0.1 * at, -0.1 * at - 0.1, -0.1 * at + 0.1), calibration.Span(0, -1, 1))
+                for at in (4, 8)], np.array([[1, correlation], [correlation, 1]]))
+            (_, four), (_, eight) = a.ln_eta_by_depth([conclusions._deviates(10_000, n) for n in range(2)])
+            self.assertAlmostEqual(np.corrcoef(four, eight)[0, 1], correlation, delta=0.03)
+            self.assertAlmostEqual(np.std(eight), 0.1 / calibration.END, delta=1e-3)
+
+    def test_a_loss_is_worth_tokens_by_the_law_inverted(self):
+        """0.0164 nat over seven boundaries of a model of 1e9 with 20 tokens a parameter: the same loss at 0.465 of them."""
+        kept = float(terms.tokens_kept(7 * 0.0164, 2e10))
+        self.assertAlmostEqual(float(terms.loss(1e9, 2e10 * kept)), float(terms.loss(1e9, 2e10)) + 7 * 0.0164, places=12)
+        self.assertAlmostEqual(kept, 0.465, delta=1e-3)
+
+    def test_published_losses_of_diloco_in_tokens(self):
+        """The table of the page is this: losses of arXiv 2503.09799 at 20 tokens a parameter, by the planning model's law."""
+        folder = ROOT / "docs/results/published"
+        with open(folder / "losses.csv", newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["source"] == "arXiv 2503.09799" and row["table"] == "4"]
+        of = {(int(row["parameters"]), row["groups"]): float(row["loss_nat"]) for row in rows}
+        sizes = sorted({size for size, _ in of})
+        self.assertEqual(len(sizes), 7)
+        lines = []
+        for size in sizes:
+            kept = [float(terms.tokens_kept(of[size, groups] - of[size, "dp"], 20 * size)) for groups in "1248"]
+            lines.append(f"| {size / 1e6:,.0f} M | {' | '.join(f'{one:.2f}' for one in kept)} |")
+        page = (folder / "README.md").read_text(encoding="utf-8")
+        self.assertIn("\n".join(lines), page)
+        eight = [float(line.split("|")[5]) for line in lines]
+        self.assertIn(f"M = 8 keeps {min(eight):.2f} to {max(eight):.2f}", page)
+
+    def plan(self, parameters, **changes):
+        depths = [{"S": 4, "ln_eta": {"value": -0.08, "ci": [-0.1, -0.06]}, "delta_nat": {"value": 0.03, "ci": [0.02, 0.04]},
+                   "price_nat": {"value": 0.024, "ci": [0.021, 0.027]}}]
+        return calibration.Plan(calibration.parse(json.dumps(
+            {"schema": calibration.SCHEMA, "plan_sha256": "p", "commit": "c", "params": parameters, "activation": [
+                {"codec": "a / b", "direction": "both", "eval": "off", "by_S": depths, "ratio_forward": 3.5,
+                 "ratio_backward": 1.9, "ratio_width": 4096} | changes]}), "none"))
+
+    def test_verdicts_end_at_ten_times_the_size_and_a_band_begins(self):
+        eight = conclusions.conclusions()[-1]
+        size = float(model.simulate(eight.scenarios[0]).parameters)
+        near = conclusions.judge(self.plan(size / 9), eight)
+        self.assertEqual((near.way, near.verdict), (calibration.MEASURED, "flips"))
+        self.assertAlmostEqual(near.point, math.exp(-0.08 * 7 / 3) / 0.9, places=12)  # as much a boundary as at S = 4
+        far = conclusions.judge(self.plan(size / 11), eight)
+        self.assertEqual((far.way, far.verdict), (calibration.BAND, "none"))
+        tokens = eight.scenarios[0].tokens_per_parameter * size
+
+        def margin(nat):
+            return float(terms.tokens_kept(7 * nat, tokens)) / 0.9
+        self.assertAlmostEqual(far.point, margin(0.008), places=12)
+        self.assertAlmostEqual(far.low, margin(1.5 * 0.009), places=12)
+        self.assertAlmostEqual(far.high, margin(0.8 * 0.007), places=12)
+
+    def test_without_a_price_the_bytes_alone_are_measured(self):
+        plan = self.plan(1e6, by_S=[{"S": 4, "ln_eta": {"value": -0.08, "ci": [-0.1, -0.06]},
+                                     "delta_nat": {"value": 0.03, "ci": [0.02, 0.04]}}])
+        found = {a.whole.name: a for a in conclusions.attribute(plan)}
+        eight = found["8 stages keep eta_act >= 0.90"].whole
+        self.assertEqual((eight.way, eight.point), (calibration.BYTES, eight.assumed))
+        pipelines = found["best at 500 nodes: pipelines of 480B"]
+        self.assertLess(pipelines.whole.point, pipelines.whole.assumed)  # gradients go back in 8 bits
+        self.assertGreater(pipelines.back_as_forward.point, pipelines.whole.point)  # and in fewer where they need not
+
+    def test_a_price_of_a_model_that_exists(self):
+        path = str(ROOT / "docs/results/pretrained/docs.json")
+        span, parameters, where = calibration.read_price(path, "int4-b64-h64 / int8-b64")
+        rows = [row for row in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["depths"]
+                if row["codec"] == "int4-b64-h64"]
+        deepest = max(rows, key=lambda row: row["stages"])["per_crossing_nat_per_token"]
+        self.assertEqual((span.value, span.low, span.high), (deepest["value"], deepest["low"], deepest["high"]))
+        self.assertEqual(parameters, 134515008)
+        with self.assertRaisesRegex(Refused, "prices .*; name one of them with --codec"):
+            calibration.read_price(path, "fp64")
+        with self.assertRaisesRegex(Refused, "no document of schema 'longhaul.price/1'"):
+            calibration.read_price(str(ROOT / "tests/approval/scenarios/all.json"), "a")
 
 
 class Files(unittest.TestCase):

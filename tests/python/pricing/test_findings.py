@@ -174,6 +174,17 @@ class Choosing(unittest.TestCase):
         self.assertEqual(plan.ranges_around((1, 4, 7), 2, 8), [range(1, 4), range(2, 7), range(5, 8)])
 
 
+class OfTensors(unittest.TestCase):
+    def test_a_large_token_hides_in_the_nmse_and_not_in_the_mean_over_tokens(self):
+        """One token of norm 10 without an error beside one of norm 1 that is lost whole."""
+        count = Count()
+        count.add(Count(squared_error=0.0, squared_norm=100.0, token_error=0.0, tokens=1))
+        count.add(Count(squared_error=1.0, squared_norm=1.0, token_error=1.0, tokens=1))
+        self.assertAlmostEqual(count.nmse, 1 / 101, 12)
+        self.assertEqual(count.error_of_a_token, 0.5)
+        self.assertEqual(Count().error_of_a_token, 0)
+
+
 class OfRows(unittest.TestCase):
     def test_two_codecs_on_four_blocks(self):
         """Losses written down: codec a costs 0.25 a boundary, b 0.5; at block 3 both cost 0.25 more; they add up."""

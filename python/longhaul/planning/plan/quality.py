@@ -1,7 +1,6 @@
 """What a training's tokens are worth, from what campaigns measured. All logarithms are natural, all intervals those of the
 files (95 %)."""
 
-import copy
 import math
 from dataclasses import dataclass, field
 
@@ -10,9 +9,7 @@ import numpy as np
 from longhaul.analysis import NotEstimated
 from longhaul.analysis.curve import curve_error, fit_reference
 from longhaul.analysis.interval import around, widened
-from longhaul.planning.simulator import terms
-from longhaul.planning.simulator.calibration import END, Plan, Span
-from longhaul.planning.simulator.model import Scenario
+from longhaul.planning.simulator.calibration import END, Span
 from longhaul.refusal import Refused
 
 NONE = "none / none"
@@ -45,23 +42,8 @@ class Factor:
     parameters: float = 0.0  # of the model that it was measured with; 0: it is none
 
 
-def _as_both(calibration, pair):
-    """The planning model crosses a boundary both ways; one way is worth half of its crossings."""
-    other = copy.copy(calibration)
-    other.activation = [entry if entry.codec != pair or entry.direction == "both" else
-                        _one_way(entry) for entry in calibration.activation]
-    return other
-
-
-def _one_way(entry):
-    both = copy.copy(entry)
-    both.direction = "both"
-    both.q = Span(*(math.sqrt(x) for x in (entry.q.value, entry.q.low, entry.q.high)))
-    return both
-
-
 def _depth(entry, stages):
-    measured = [at for at, _ in entry.ln_eta]
+    measured = [depth.stages for depth in entry.depths]
     if stages in measured:
         return []
     below = max([1, *(at for at in measured if at < stages)])
@@ -94,18 +76,16 @@ class Quality:
 
     def _measured(self, pair, stages):
         for calibration in self.calibrations:
-            try:
-                plan = Plan(_as_both(calibration, pair), pair).only("q")
-            except Refused:
-                continue
-            if not plan:
+            entry = next((one for evaluation in ("off", "on") for one in calibration.activation
+                          if one.depths and (one.codec, one.evaluation) == (pair, evaluation)), None)
+            if not entry:
                 continue
 
-            def at(z, plan=plan):
-                # Tokens are transferred: the scenario's own size does not matter.
-                return math.log(terms.eta_act(plan.apply(Scenario(), "tokens", [z] * len(plan.names)), stages))
+            def at(z, entry=entry):
+                found = entry.ln_eta_at(stages, z)
+                return min(0.0, found)
             ends = sorted((at(-END), at(END)))
-            return Factor(f"eta({pair}, S = {stages})", Ln(at(0.0), *ends), ACTIVATIONS, _depth(plan.activation, stages),
+            return Factor(f"eta({pair}, S = {stages})", Ln(at(0.0), *ends), ACTIVATIONS, _depth(entry, stages),
                           calibration.parameters)
         return None
 

@@ -55,7 +55,7 @@ class Answer:
         return self.results.json(more)
 
 
-def simulate(path, sets=(), calibration=None, codec="", extrapolate=False, wants=()):
+def simulate(path, sets=(), calibration=None, codec="", extrapolate=False, wants=(), price=None):
     """Computes a scenario file.
 
     Args:
@@ -64,6 +64,8 @@ def simulate(path, sets=(), calibration=None, codec="", extrapolate=False, wants
         calibration: A file that `longhaul report` wrote: its factors in place of the assumed ones.
         codec: Which of its codecs.
         extrapolate: Scale the measured alpha of eta_H to other sizes.
+        price: A document of `longhaul price --json`, of a model like the user's: what boundaries cost untrained, for models
+            beyond ten times the calibration's size.
         wants: Of "ranges" and "break-even" what the file must have.
     """
     need("numpy", "longhaul simulate")
@@ -71,7 +73,13 @@ def simulate(path, sets=(), calibration=None, codec="", extrapolate=False, wants
         calibration as measured, conclusions, results, scenario_file, spreads)
     root = toml.read_file(path, sets)
     file = scenario_file.read(root)
-    plan = measured.Plan(measured.read(calibration), codec, extrapolate) if calibration else None
+    plan = None
+    if calibration or price:
+        factors = measured.read(calibration) if calibration else measured.Calibration("", "", 1.0)
+        if price:
+            factors.price_of_a_boundary, parameters, factors.price_from = measured.read_price(price, codec)
+            factors.parameters = factors.parameters if calibration else max(1.0, parameters)
+        plan = measured.Plan(factors, codec, extrapolate)
     if file.uncertain and plan:
         raise Refused(f"{file.where}: [assume] has a range and --calibration has intervals of its own; give one of the two")
     if not file.uncertain and "ranges" in wants:

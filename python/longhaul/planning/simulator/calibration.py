@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from longhaul import toml
+from longhaul.analysis.calibration import SCHEMA
 from longhaul.planning.simulator import model, terms
 from longhaul.refusal import Refused
 from longhaul.tables import number
@@ -20,13 +21,14 @@ from longhaul.tables import number
 END = 1.959963984540054
 SAME_RATIO = 1.1  # within this factor of its ratio a measured eta_c stands for a scenario's
 SAME_INNER_STEPS = 1.1  # within this factor of its H, at the same M, a cell's total stands for eta_H eta_r
-# A crossing that gains this much would be a miswritten file, not a codec; noise stays far below.
-_MOST_Q = 1.2
+RHO = (0.8, 1.5)  # of models past their early learning: what training through a codec costs, in untrained prices
 # Beyond these a number is in another unit: per cent for a share, thousandths for nats.
-_MOST_SHARE, _MOST_NAT, _MOST_BEYOND = 10, 20, 1000
+_MOST_SHARE, _MOST_NAT = 10, 20
 _SHARE = "a share, not per cent"
-TRANSFERS = ("tokens", "loss")
-PARTS = ("q", "byte ratio", "all else")
+# What stands for the loss of compressed boundaries: as measured by depth; between bounds, from the untrained price; or nothing,
+# and the bytes alone are measured.
+MEASURED, BAND, BYTES = "measured", "band of P", "bytes alone"
+PARTS = ("losses", "byte ratio", "all else")
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,58 @@ class Span:
         return self.value + (np.where(z < 0, self.low, self.high) - self.value) * np.abs(z) / END
 
 
+@dataclass(frozen=True)
+class Depth:
+    """What one arm measured at S stages; codec on or off as its entry says."""
+
+    stages: int
+    ln_eta: Span
+    delta_nat: Span
+    price_nat: Span | None = None  # P: the same boundaries on weights trained without them
+    rho: Span | None = None
+
+
 @dataclass
 class Activation:
-    """One codec's activation entry: what a crossing keeps, by direction and evaluation."""
+    """One codec pair: what its boundaries cost, by direction and evaluation."""
 
     codec: str
     direction: str
     evaluation: str
-    q: Span
-    level: float = 0.95
-    bound: bool = False  # the interval was cut: at most this, no measurement
+    depths: list = field(default_factory=list)  # by S
+    correlation: np.ndarray | None = None  # of ln eta between depths; None: independent
     forward_ratio: float | None = None  # of bytes, against 16 bits
     backward_ratio: float | None = None
-    ratio_width: int | None = None  # of frames; None: of the campaign's own tensors, both directions together
-    gamma: Span | None = None  # of ln eta = -a (S-1)^gamma, where depth was seen to matter
-    ln_eta: list = field(default_factory=list)  # (S, Span); cut ones are left out
-    beyond: list = field(default_factory=list)  # ln eta predicted deeper than measured
-    delta_nat: list = field(default_factory=list)  # loss difference
+    ratio_width: int | None = None  # of frames
+
+    @property
+    def price_of_a_boundary(self) -> Span | None:
+        """Of the deepest that has one."""
+        priced = [d for d in self.depths if d.price_nat]
+        if not priced:
+            return None
+        p, n = priced[-1].price_nat, priced[-1].stages - 1
+        return Span(p.value / n, p.low / n, p.high / n)
+
+    def ln_eta_at(self, stages, z) -> float:
+        """At one deviate for all depths: as measured, on a line between two depths, and deeper than all as much a boundary as
+        in the deepest."""
+        by_depth = [(d.stages, float(d.ln_eta.linear(z))) for d in self.depths]
+        found = terms.between_depths(by_depth, stages)
+        return found if found is not None else by_depth[-1][1] * (stages - 1) / (by_depth[-1][0] - 1)
+
+    def ln_eta_by_depth(self, z) -> list:
+        """(S, ln eta) with a deviate for each depth, drawn as depths correlate."""
+        z = [np.asarray(one, float) for one in z]
+        if self.correlation is not None:
+            z = [sum(weight * one for weight, one in zip(row, z)) for row in _root(self.correlation)]
+        return [(d.stages, d.ln_eta.linear(one)) for d, one in zip(self.depths, z)]
+
+
+def _root(correlation):
+    """L with L L' = correlation, which rounding may have left a little indefinite."""
+    values, vectors = np.linalg.eigh(correlation)
+    return np.linalg.cholesky(vectors @ np.diag(np.maximum(values, 1e-9)) @ vectors.T)
 
 
 @dataclass(frozen=True)
@@ -88,7 +125,7 @@ class Replicas:
 
 @dataclass
 class Calibration:
-    """The schema longhaul.calibration/1. Absent parts stay assumed."""
+    """The schema longhaul.calibration/2. Absent parts stay assumed."""
 
     plan_sha256: str
     commit: str
@@ -104,7 +141,9 @@ class Calibration:
     eta_c: list = field(default_factory=list)
     straggler: Span | None = None
     step_time: Span | None = None
-    bounds: int = 0  # arms and depths that are bounds
+    price_of_a_boundary: Span | None = None  # of a model that exists (`longhaul price`), in place of the campaign's own
+    price_from: str = ""  # where that is from
+    bounds: int = 0  # depths that are bounds
 
 
 # --- reading
@@ -153,10 +192,14 @@ class _Reader:
                                      f"{want}")
         return Span(value, low, high)
 
-    def objects(self, of, key):
+    def list(self, of, key):
         rows = of.get(key, [])
         if not isinstance(rows, list):
             raise self.refuse(key, "is not an array")
+        return rows
+
+    def objects(self, of, key):
+        rows = self.list(of, key)
         if not all(isinstance(row, dict) for row in rows):
             raise self.refuse(key, "holds something that is no object")
         return rows
@@ -169,39 +212,45 @@ class _Reader:
 def _activation(r, entry, out):
     codec = r.text(entry, "codec", "activation")
     where = f"activation of '{codec}'"
-    a = Activation(codec, r.text(entry, "direction", where), r.text(entry, "eval", where),
-                   r.span(entry, "q", "q_ci", where, positive=True))
-    if a.q.value > _MOST_Q:
-        raise r.refuse(where, f"'q' = {number(a.q.value)} is above {_MOST_Q}: no crossing makes tokens worth that much more")
-    if "level" in entry:
-        a.level = r.number(entry, "level", where)
-    a.bound = "q_ci_low_bound" in entry or "bound" in entry
+    a = Activation(codec, r.text(entry, "direction", where), r.text(entry, "eval", where))
 
     def ratio(key):
         x = r.number(entry, key, where)
         if not 1 <= x <= 1e6:
             raise r.refuse(where, f"'{key}' is not between 1 and 1e6")
         return x
-    # By direction at a stated width; older files have one for both, of the campaign's own tensors.
     if "ratio_forward" in entry or "ratio_backward" in entry:
         a.forward_ratio, a.backward_ratio = ratio("ratio_forward"), ratio("ratio_backward")
         a.ratio_width = r.count(entry, "ratio_width", where)
-    elif "ratio" in entry:
-        a.forward_ratio = a.backward_ratio = ratio("ratio")
-    # Where M1 (q per crossing) held, the file's gamma describes the data and is not the model.
-    depth = entry.get("depth_model")
-    if "gamma" in entry and not (isinstance(depth, dict) and depth.get("chosen") == "M1"):
-        a.gamma = r.span(entry, "gamma", "gamma_ci", where)
 
-    def at_stages(key, value, most, want):
-        return [(r.count(row, "S", where), r.span(row, value, "ci", where, most, want)) for row in r.objects(entry, key)
-                if key != "by_S" or "ci_low_bound" not in row and "bound" not in row]
-    out.bounds += sum("ci_low_bound" in row or "bound" in row for row in r.objects(entry, "by_S"))
-    a.ln_eta = at_stages("by_S", "ln_eta", _MOST_NAT, "the logarithm of a share")
-    a.beyond = at_stages("beyond", "ln_eta", _MOST_BEYOND, "the logarithm of a share")
-    a.delta_nat = at_stages("delta_nat", "value", _MOST_NAT, "nat, not thousandths")
-    out.bounds += a.bound
+    def of(row, key, most, want, positive=False):
+        if not isinstance(row.get(key), dict):
+            raise r.refuse(where, f"has no '{key}' with an interval at a depth")
+        return r.span(row[key], "value", "ci", f"{where}, '{key}'", most, want, positive)
+    for row in r.objects(entry, "by_S"):
+        a.depths.append(Depth(
+            r.count(row, "S", where), of(row, "ln_eta", _MOST_NAT, "the logarithm of a share"),
+            of(row, "delta_nat", _MOST_NAT, "nat, not thousandths"),
+            of(row, "price_nat", _MOST_NAT, "nat, not thousandths") if "price_nat" in row else None,
+            of(row, "rho", 1000, "a ratio") if "rho" in row else None))
+    a.depths.sort(key=lambda depth: depth.stages)
+    a.correlation = _correlation(r, entry, where, len(a.depths))
+    out.bounds += len(r.list(entry, "bounds"))
     return a
+
+
+def _correlation(r, entry, where, n):
+    rows = r.list(entry, "ln_eta_covariance")
+    if not rows:
+        return None
+    if len(rows) != n or not all(isinstance(row, list) and len(row) == n and all(
+            isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) for x in row) for row in rows):
+        raise r.refuse(where, f"'ln_eta_covariance' is not {n} rows of {n} numbers, as by_S has depths")
+    covariance = np.array(rows, float)
+    sd = np.sqrt(np.diag(covariance))
+    if not np.allclose(covariance, covariance.T) or np.any(np.diag(covariance) < 0):
+        raise r.refuse(where, "'ln_eta_covariance' is no covariance: it is not symmetric, or has a variance below 0")
+    return np.divide(covariance, np.outer(sd, sd), out=np.eye(n), where=np.outer(sd, sd) > 0)
 
 
 def _read_outer(r, document, out):
@@ -245,9 +294,8 @@ def parse(text, origin):
     if not isinstance(document, dict):
         raise Refused(f"{origin}: not a JSON object")
     schema = document.get("schema") if isinstance(document.get("schema"), str) else "none"
-    if schema != "longhaul.calibration/1":
-        raise Refused(f"{origin}: schema '{schema}'; expected 'longhaul.calibration/1': write the file anew with 'longhaul "
-                      "report RESULTS'")
+    if schema != SCHEMA:
+        raise Refused(f"{origin}: schema '{schema}'; expected '{SCHEMA}': write the file anew with 'longhaul report RESULTS'")
     if document.get("controls_failed"):
         raise Refused(f"{origin}: the campaign's controls failed: its figures calibrate nothing")
     r, where = _Reader(origin), "the document"
@@ -267,20 +315,46 @@ def read(path):
     return parse(toml.read_text(path), path)
 
 
+def read_price(path, codec):
+    """What a document of `longhaul price --json` says of a codec at a boundary, at the most stages that it has: a calibration
+    of a model without a campaign.
+
+    Raises:
+        Refused: No such document; a codec that it does not price, or several and none is named.
+    """
+    try:
+        document = json.loads(toml.read_text(path))
+    except (ValueError, RecursionError):
+        document = None
+    schema = "longhaul.price/1"
+    if not isinstance(document, dict) or document.get("schema") != schema:
+        raise Refused(f"{path}: no document of schema '{schema}', which `longhaul price --json {path}` writes")
+    r = _Reader(path)
+    depths = r.objects(document, "depths")
+    codecs = sorted({r.text(row, "codec", "depths") for row in depths})
+    forward = codec.split(" / ")[0]
+    if not forward and len(codecs) == 1:
+        forward = codecs[0]
+    if forward not in codecs:
+        raise Refused(f"{path} prices {', '.join(codecs) or 'nothing'}; name one of them with --codec")
+    row = max((row for row in depths if row["codec"] == forward), key=lambda row: r.count(row, "stages", "depths"))
+    key = "per_crossing_nat_per_token"
+    of = row.get(key)
+    if not isinstance(of, dict) or not all(isinstance(of.get(end), (int, float)) for end in ("value", "low", "high")):
+        raise r.refuse("depths", f"has no '{key}' with an interval for '{forward}'")
+    conditions = document.get("conditions", {})
+    return (Span(of["value"], of["low"], of["high"]), float(conditions.get("parameters", 0)),
+            f"{forward} at S = {row['stages']} of {conditions.get('weights', 'its weights')}")
+
+
 # --- taking
 
 
 def _find(calibration, codec, direction):
     """The entry evaluated without the codec ("off": what was learned) comes before the other; of several, as with another
     learning rate beside the campaign's own, the first."""
-    entries = [e for e in calibration.activation if not e.bound and e.codec == codec and e.direction == direction]
+    entries = [e for e in calibration.activation if e.depths and e.codec == codec and e.direction == direction]
     return next((e for e in entries if e.evaluation == "off"), entries[0] if entries else None)
-
-
-def _nat_at(rows, stages, z):
-    at, span = min(rows, key=lambda row: abs(row[0] - stages))
-    delta = span.linear(z)
-    return delta if at == stages or at < 2 else delta * (stages - 1) / (at - 1)
 
 
 class Plan:
@@ -289,59 +363,76 @@ class Plan:
     def __init__(self, calibration, codec="", extrapolate=False):
         """codec: of the activations; "": the only one there is. extrapolate: alpha(P) of other sizes is scaled as at the
         measured one."""
-        codecs = sorted({e.codec for e in calibration.activation if not e.bound and e.direction == "both"})
-        if codec and codec not in codecs:
+        codecs = sorted({e.codec for e in calibration.activation if e.depths and e.direction == "both"})
+        if codec and codec not in codecs and not calibration.price_of_a_boundary:
             raise Refused(f"the calibration measures no codec '{codec}' in both directions; it has: "
                           f"{', '.join(codecs) or 'none'}")
         if not codec and len(codecs) > 1:
             raise Refused(f"the calibration measures {len(codecs)} codecs; name one with --codec: {', '.join(codecs)}")
-        self.calibration, self.takes_quality = calibration, True
-        self.activation = _find(calibration, codec or codecs[0], "both") if codecs else None
+        self.calibration, self.takes_losses = calibration, True
+        name = codec if codec in codecs else codecs[0] if codecs and not codec else ""
+        self.activation = _find(calibration, name, "both") if name else None
         self.extrapolates = extrapolate and calibration.alpha is not None
 
     @property
-    def names(self):
+    def price_of_a_boundary(self) -> Span | None:
+        return self.calibration.price_of_a_boundary or (self.activation and self.activation.price_of_a_boundary)
+
+    def way(self, size_ratio, most):
+        """How boundaries are counted for a model so many times as large (or small) as the measured one."""
+        if self.activation and size_ratio <= most:
+            return MEASURED
+        return BAND if self.price_of_a_boundary else BYTES
+
+    def names(self, way):
         """Of the sources of uncertainty."""
-        c, a = self.calibration, self.activation
-        quality = a is not None and self.takes_quality
-        return [name for name, there in (
-            ("activation", quality), ("gamma", quality and a.gamma), ("alpha", self.extrapolates), ("eta_c", c.eta_c),
+        c = self.calibration
+        depths = self.activation.depths if self.activation and way == MEASURED and self.takes_losses else []
+        return [f"activation at S = {d.stages}" for d in depths] + [name for name, there in (
+            ("price", way == BAND and self.takes_losses), ("alpha", self.extrapolates), ("eta_c", c.eta_c),
             ("eta_diloco", c.totals), ("straggler", c.straggler), ("step_time", c.step_time)) if there]
 
-    @property
-    def can_transfer_loss(self):
-        return self.activation is not None and bool(self.activation.delta_nat)
-
     def only(self, part):
-        """The plan with this part alone measured, all else assumed: "q" (with its depths, at the assumed ratio), "byte
-        ratio" (at the assumed q) or "all else"; None where the calibration does not have it."""
+        """The plan with this part alone measured, all else assumed: "losses" (of boundaries, at the assumed ratio), "byte
+        ratio" (at the assumed losses) or "all else"; None where the calibration does not have it."""
         plan = copy.copy(self)
         if part == "all else":
-            plan.activation = None
-            return plan if plan.names else None
-        if self.activation is None or part == "byte ratio" and not self.activation.forward_ratio:
+            plan.activation, plan.takes_losses = None, False
+            return plan if plan.names(BYTES) else None
+        if part == "byte ratio" and not (self.activation and self.activation.forward_ratio):
+            return None
+        if part == "losses" and not (self.activation or self.price_of_a_boundary):
             return None
         plan.extrapolates = False
         plan.calibration = dataclasses.replace(self.calibration, eta_c=[], totals=[], straggler=None, step_time=None)
-        if part == "q":
+        if part == "losses" and self.activation:
             plan.activation = dataclasses.replace(self.activation, forward_ratio=None, backward_ratio=None)
-        plan.takes_quality = part == "q"
+        plan.takes_losses = part == "losses"
         return plan
 
-    def _activate(self, s, transfer, z):
+    def back_as_forward(self):
+        """The plan whose gradients go back in the forward codec's bytes, at no further loss; None where they do already or
+        their bytes are not measured."""
         a = self.activation
-        if transfer == "tokens":
-            s.measured.q = a.q.log(z)
-            s.measured.by_stages = [(at, span.linear(z)) for at, span in (*a.ln_eta, *a.beyond)]
-            return
+        if not a or not a.forward_ratio or a.forward_ratio <= a.backward_ratio:
+            return None
+        plan = copy.copy(self)
+        plan.activation = dataclasses.replace(a, backward_ratio=a.forward_ratio)
+        return plan
+
+    def _activate(self, s, z):
+        by_depth = self.activation.ln_eta_by_depth(z)
+        s.measured.by_stages = by_depth
+        deepest, ln = by_depth[-1]  # what lies deeper costs as much a boundary
+        s.measured.q = np.exp(np.minimum(0.0, ln) / (2 * (deepest - 1)))
+
+    def _band(self, s, z):
+        """At z = 0 as much as P; at the ends rho of RHO and of P's interval what costs least (END) and most (-END)."""
+        p = self.price_of_a_boundary
+        nat = np.maximum(0.0, Span(p.value, RHO[0] * max(0.0, p.low), RHO[1] * p.high).linear(-np.asarray(z, float)))
         shape = model.simulate(s)
-        # The better end of q is the lower end of the difference.
-        slope = -terms.loss_slope(25.6 * shape.parameters)
-        ln = np.full(np.broadcast_shapes(np.shape(shape.stages), np.shape(z)), np.nan)
-        for stages in np.unique(shape.stages):
-            if stages > 1:
-                ln = np.where(shape.stages == stages, -_nat_at(a.delta_nat, int(stages), -np.asarray(z)) / slope, ln)
-        s.measured.ln_eta = ln
+        tokens = terms.given(s.tokens_per_parameter, 20.0) * shape.parameters
+        s.measured.ln_eta = np.log(terms.tokens_kept(nat * np.maximum(shape.stages - 1, 0), tokens))
 
     def _near_total(self, s, z):
         """The cell at the scenario's own number of replicas and, nearly, its H: eta, nan where there is none."""
@@ -354,17 +445,16 @@ class Plan:
             best, nearest = np.where(takes, cell.eta.log(z), best), np.where(takes, apart, nearest)
         return best
 
-    def apply(self, scenario, transfer, z):
+    def apply(self, scenario, way, z):
         """The scenario with its measured factors at `z`: a deviate, or an array of them, for each of names."""
         s, c, deviates = scenario.but(), self.calibration, iter(z)
         m = s.measured
         if self.activation:
             m.forward_ratio, m.backward_ratio = self.activation.forward_ratio, self.activation.backward_ratio
-        if self.activation and self.takes_quality:
-            self._activate(s, transfer, next(deviates))
-            if self.activation.gamma:
-                gamma = self.activation.gamma.linear(next(deviates))
-                m.gamma = gamma if transfer == "tokens" else m.gamma
+        if way == MEASURED and self.activation and self.takes_losses:
+            self._activate(s, [next(deviates) for _ in self.activation.depths])
+        if way == BAND and self.takes_losses:
+            self._band(s, next(deviates))
         if self.extrapolates:
             m.alpha_scale = c.alpha.log(next(deviates)) / terms.alpha(c.alpha_billions * 1e9)
         if c.eta_c:

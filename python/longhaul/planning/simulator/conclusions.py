@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from longhaul.planning.simulator import model
-from longhaul.planning.simulator.calibration import END, PARTS, TRANSFERS
+from longhaul.planning.simulator.calibration import BAND, BYTES, END, MEASURED, PARTS, RHO
 from longhaul.planning.simulator.spreads import mix
 from longhaul.tables import Table, cell, grid_text, number
 
@@ -123,7 +123,7 @@ def break_even_table():
 @dataclass
 class Judgement:
     """A conclusion with the measured factors. One source of uncertainty: low and high are the least and the most over its
-    interval; several: 2.5 and 97.5 % of independent draws, the point their median."""
+    interval; several: 2.5 and 97.5 % of draws, the point their median. `way` BAND: over the band, all else at its point."""
 
     name: str
     assumed: float
@@ -132,6 +132,7 @@ class Judgement:
     high: float
     size_ratio: float  # of the conclusion's model that is furthest from the measured one
     break_even_q: float | None
+    way: str  # how boundaries are counted
 
     @property
     def change(self):
@@ -166,62 +167,67 @@ def _deviates(draws, source):
     return np.sqrt(-2 * np.log(u)) * np.cos(2 * math.pi * v)
 
 
-def _judged(plan, transfer, margin, draws=DRAWS):
+def _judged(plan, way, margin, draws=DRAWS):
     """(low, point, high) of a margin over the plan's uncertainty. Deviates are columns: a margin may have rows of its own
     kind."""
-    sources = len(plan.names)
+    names = plan.names(way)
+    sources = len(names)
 
     def at(z):
-        return margin(lambda s: plan.apply(s, transfer, z))
+        return margin(lambda s: plan.apply(s, way, z))
     point = float(np.ravel(at([0.0] * sources))[0])
     if sources == 0:
         return point, point, point
-    if sources == 1:
+    if sources == 1 or "price" in names:
         z = END * (2.0 * np.arange(_GRID + 1) / _GRID - 1)
-        over = at([z[:, None]])
+        over = at([z[:, None] if name == "price" or sources == 1 else 0.0 for name in names])
         return min(point, float(np.min(over))), point, max(point, float(np.max(over)))
     over = np.sort(np.broadcast_to(np.ravel(at([_deviates(draws, n)[:, None] for n in range(sources)])), draws))
     return float(over[draws // 40]), float(over[draws // 2]), float(over[draws - draws // 40 - 1])
 
 
-def judge(plan, transfer, conclusion):
-    ratios = [float(model.simulate(s).parameters) / plan.calibration.parameters for s in conclusion.scenarios]
-    low, point, high = _judged(plan, transfer, conclusion.margin)
-    return Judgement(conclusion.name, float(conclusion.margin(_as_it_is)), low, point, high,
-                     max(1.0, *ratios, *(1 / r for r in ratios)), break_even_q(conclusion))
+def _size_ratio(plan, scenarios):
+    """Of the model that is furthest from the measured one."""
+    ratios = [float(model.simulate(s).parameters) / plan.calibration.parameters for s in scenarios]
+    return max(1.0, *ratios, *(1 / r for r in ratios))
+
+
+def judge(plan, conclusion):
+    size_ratio = _size_ratio(plan, conclusion.scenarios)
+    way = plan.way(size_ratio, MOST_SIZE_RATIO)
+    low, point, high = _judged(plan, way, conclusion.margin)
+    return Judgement(conclusion.name, float(conclusion.margin(_as_it_is)), low, point, high, size_ratio,
+                     break_even_q(conclusion), way)
 
 
 @dataclass
 class Attribution:
-    """A conclusion with everything measured, and with each part of the calibration alone, all else assumed. The parts are
-    there where the conclusion changes, or would by one of them."""
+    """A conclusion with everything measured; with each part of the calibration alone, all else assumed, where the conclusion
+    changes or would by one of them; and with gradients that go back in as few bytes as activations go forward."""
 
-    transfer: str
     whole: Judgement
     parts: dict = field(default_factory=dict)
+    back_as_forward: Judgement | None = None
 
 
-def _attributed(plan, transfer, conclusion):
-    out = Attribution(transfer, judge(plan, transfer, conclusion))
+def _attributed(plan, conclusion):
+    out = Attribution(judge(plan, conclusion))
     if not out.whole.touched:
         return out
+    fewer = plan.back_as_forward()
+    out.back_as_forward = fewer and judge(fewer, conclusion)
     # Parts may cancel: a conclusion that stays can still hang on both.
     for part in PARTS:
         alone = plan.only(part)
-        if alone:
-            out.parts[part] = judge(alone, transfer, conclusion)
+        if alone and not (part == "losses" and out.whole.way == BYTES):  # which has none
+            out.parts[part] = judge(alone, conclusion)
     if all(j.change == "unchanged" for j in (out.whole, *out.parts.values())):
         out.parts = {}
     return out
 
 
-def transfers(plan):
-    return TRANSFERS if plan.can_transfer_loss else TRANSFERS[:1]
-
-
 def attribute(plan):
-    """Every conclusion by token transfer and then, where possible, by loss transfer."""
-    return [_attributed(plan, transfer, c) for transfer in transfers(plan) for c in conclusions()]
+    return [_attributed(plan, c) for c in conclusions()]
 
 
 # --- text
@@ -235,16 +241,16 @@ def _factor_table(plan):
     c, a, stays = plan.calibration, plan.activation, "stays assumed"
     table = Table("", "factor | assumed | measured | how it is used")
     if a:
-        table.add("q per crossing", "0.995", _span(a.q), f"measured: {a.codec}")
+        for d in a.depths:
+            table.add(f"ln eta_act at S = {d.stages}", f"{2 * (d.stages - 1) * math.log(0.995):.4f}", _span(d.ln_eta),
+                      f"measured: {a.codec}, within {MOST_SIZE_RATIO:g} times the size")
         for name, ratio in (("byte ratio forward", a.forward_ratio), ("byte ratio backward", a.backward_ratio)):
-            table.add(name, "4", f"{ratio:.4g}" if ratio else "-", stays if not ratio else
-                      f"of frames at width {a.ratio_width}" if a.ratio_width else
-                      "measured from bytes, both directions together")
-        beyond = f"several models to S = {a.beyond[-1][0]}" if a.beyond else "q beyond"
-        table.add("depth", "q^(2(S-1))", f"gamma {_span(a.gamma)}" if a.gamma else "-",
-                  f"{len(a.ln_eta)} measured S, a line between; {beyond}")
+            table.add(name, "4", f"{ratio:.4g}" if ratio else "-", f"of frames at width {a.ratio_width}" if ratio else stays)
     else:
-        table.add("q per crossing", "0.995", "-", stays)
+        table.add("eta_act", "0.995^(2(S-1))", "-", stays)
+    if p := plan.price_of_a_boundary:
+        table.add("P, nat a boundary", "-", _span(p), f"beyond that size: times {RHO[0]:g} to {RHO[1]:g}, by the loss law"
+                  + (f"; {c.price_from}" if c.price_from else ""))
     table.add("alpha of eta_H", "formula", _span(c.alpha) if c.alpha else "-", stays if not c.alpha else
               "measured, scaled to every size" if plan.extrapolates else f"measured at its own size only: {stays}")
     if not c.eta_c:
@@ -265,26 +271,27 @@ def _verdict_of(j):
     return j.verdict if j.touched or not j.has_verdict else "unchanged (all assumed)"
 
 
-def _judgement_table(answer, transfer):
+def _judgement_table(answer):
     verdicts = any(a.whole.has_verdict for a in answer)
-    table = Table("", "conclusion (true from a margin of 1) | assumed | measured | interval | change")
+    table = Table("", "conclusion (true from a margin of 1) | assumed | measured | from, to | by")
+    table.add_columns("back as forward | from, to" if any(a.back_as_forward for a in answer) else [])
     table.add_columns("verdict" if verdicts else [])
     for a in answer:
-        j = a.whole
-        if a.transfer == transfer:
-            table.add(j.name, f"{j.assumed:.4f} {'true' if j.assumed >= 1 else 'false'}", cell(j.point, "{:.4f}"),
-                      f"[{j.low:.4f}, {j.high:.4f}]", f"{100 * (j.point / j.assumed - 1):+.2f} %",
-                      *([_verdict_of(j)] if verdicts else []))
+        j, b = a.whole, a.back_as_forward
+        both = [cell(b.point, "{:.4f}"), f"[{b.low:.4f}, {b.high:.4f}]"] if b else ["", ""]
+        table.add(j.name, f"{j.assumed:.4f} {'true' if j.assumed >= 1 else 'false'}", cell(j.point, "{:.4f}"),
+                  f"[{j.low:.4f}, {j.high:.4f}]", j.way if j.touched else "nothing",
+                  *(both if any(one.back_as_forward for one in answer) else []), *([_verdict_of(j)] if verdicts else []))
     return grid_text(table)
 
 
-def _part_table(answer, transfer):
+def _part_table(answer):
     """Each part of the calibration alone, for the conclusions whose margin crosses 1."""
     verdicts = any(a.whole.has_verdict for a in answer)
-    table = Table("", "conclusion | measured alone | margin | interval")
+    table = Table("", "conclusion | measured alone | margin | from, to")
     table.add_columns("verdict" if verdicts else [])
     for a in answer:
-        for part, j in a.parts.items() if a.transfer == transfer else ():
+        for part, j in a.parts.items():
             table.add(j.name, part, cell(j.point, "{:.4f}"), f"[{j.low:.4f}, {j.high:.4f}]",
                       *([_verdict_of(j)] if verdicts else []))
     if not table.rows:
@@ -292,27 +299,35 @@ def _part_table(answer, transfer):
     return f"\nOne part measured, all else assumed, where the margin crosses 1:\n{grid_text(table)}"
 
 
+_WAYS = {
+    MEASURED: "measured: the share of tokens kept as measured, depth by depth; from, to: 95 %, depths drawn as they correlate.",
+    BAND: f"band of P: no interval. What boundaries cost untrained times {RHO[0]:g} to {RHO[1]:g} (and P's interval), worth tokens "
+          "by the scenario's own loss law, inverted.",
+    BYTES: "bytes alone: the calibration has no P, so boundaries lose what is assumed; only bytes and other factors are measured.",
+}
+
+
 def conclusions_text(plan, answer):
     """The distance from the measured size, the break-even values of q, what was measured and what stays assumed, each
     conclusion assumed and measured, and what each part does alone. Beyond MOST_SIZE_RATIO without verdicts."""
     c = plan.calibration
     ratios = [a.whole.size_ratio for a in answer]
-    out = f"Calibration of plan {c.plan_sha256[:12]}, commit {c.commit}\n" \
-          f"Measured at {c.parameters:.3g} parameters; the conclusions' models differ from that by a factor of " \
-          f"{min(ratios):.2g} to {max(1, *ratios):.2g}.\n"
+    out = f"Calibration of plan {c.plan_sha256[:12]}, commit {c.commit}\n" if c.plan_sha256 else ""
+    out += f"Measured at {c.parameters:.3g} parameters; the conclusions' models differ from that by a factor of " \
+           f"{min(ratios):.2g} to {max(1, *ratios):.2g}.\n"
     if max(ratios) > MOST_SIZE_RATIO:
-        out += f"Sensitivity analysis: beyond {MOST_SIZE_RATIO:g} times the measured size there is no verdict. A q did not " \
-               "transfer between\nmodel sizes where it was tested (docs/results/law).\n"
+        out += f"Beyond {MOST_SIZE_RATIO:g} times the measured size there is no verdict: shares of tokens and losses of small " \
+               "models were not found to\nhold in larger ones (docs/results/law).\n"
     if c.bounds:
         out += f"{c.bounds} of its numbers are bounds, not measurements, and are not used.\n"
+    ways = {a.whole.way for a in answer if a.whole.touched}
     out += "\nBreak-even: the q per crossing and direction at which a conclusion changes, all else assumed.\n" \
-           f"{grid_text(break_even_table())}\n{_factor_table(plan)}" \
-           "\nToken transfer: the share of tokens kept stays as measured.\n" \
-           f"{_judgement_table(answer, 'tokens')}{_part_table(answer, 'tokens')}"
-    if not plan.can_transfer_loss:
-        return f"{out}\nLoss transfer: not possible, the calibration has no differences in nats.\n"
-    return f"{out}\nLoss transfer: the difference in nats stays as measured and is worth tokens by the law's slope at the " \
-           f"scenario's size.\n{_judgement_table(answer, 'loss')}{_part_table(answer, 'loss')}"
+           f"{grid_text(break_even_table())}\n{_factor_table(plan)}\n{_judgement_table(answer)}"
+    out += "".join(f"{text}\n" for way, text in _WAYS.items() if way in ways)
+    if any(a.back_as_forward for a in answer):
+        out += "back as forward: gradients in as few bytes as activations, at no further loss; at 4 bits they cost 0.0013 nat where " \
+               "that was measured\n(docs/results/orderings).\n"
+    return out + _part_table(answer)
 
 
 # --- a file's scenarios
@@ -324,7 +339,7 @@ class MeasuredNumber:
 
     scenario: str
     number: str
-    transfer: str
+    way: str
     assumed: float
     low: float
     point: float
@@ -338,35 +353,34 @@ class MeasuredNumber:
 
 
 def measure_scenarios(plan, rows, names):
-    """Of the first rows of a file: C_local and, where counted, C_quality, or its nodes, by each transfer that is
-    possible."""
+    """Of the first rows of a file: C_local and, where counted, C_quality, or its nodes."""
     out, search = [], rows.file.search
     for i in range(min(rows.n, MOST_MEASURED)):
         s = rows.file.scenario_at(rows.scenario_index(i))
-        for transfer in transfers(plan):
-            def add(number_of, margin, draws=DRAWS, nodes=False, i=i, transfer=transfer):
-                assumed = float(np.ravel(margin(_as_it_is))[0])
-                out.append(MeasuredNumber(names[i], number_of, transfer, assumed,
-                                          *_judged(plan, transfer, margin, draws), nodes))
-            if search:
-                at_least = float(rows.at_least[i])
+        way = plan.way(_size_ratio(plan, (s,)), MOST_SIZE_RATIO)
 
-                def nodes(adjust, s=s, at_least=at_least):
-                    found = model.fewest_nodes(s, search.target, at_least, search.most_nodes, adjust)
-                    return np.where(np.isnan(found), np.inf, found)
-                add(f"nodes for {at_least:g} FLOP", nodes, _SEARCHES, True)
-                continue
-            add("C_local", lambda adjust, s=s: model.simulate(adjust(s)).local)
-            if s.chi:
-                add("C_quality", lambda adjust, s=s: model.simulate(adjust(s)).quality)
+        def add(number_of, margin, draws=DRAWS, nodes=False, i=i, way=way):
+            assumed = float(np.ravel(margin(_as_it_is))[0])
+            out.append(MeasuredNumber(names[i], number_of, way, assumed, *_judged(plan, way, margin, draws), nodes))
+        if search:
+            at_least = float(rows.at_least[i])
+
+            def nodes(adjust, s=s, at_least=at_least):
+                found = model.fewest_nodes(s, search.target, at_least, search.most_nodes, adjust)
+                return np.where(np.isnan(found), np.inf, found)
+            add(f"nodes for {at_least:g} FLOP", nodes, _SEARCHES, True)
+            continue
+        add("C_local", lambda adjust, s=s: model.simulate(adjust(s)).local)
+        if s.chi:
+            add("C_quality", lambda adjust, s=s: model.simulate(adjust(s)).quality)
     return out
 
 
 def measured_table(numbers):
-    table = Table("", "scenario | transfer | quantity | assumed | measured | low | high | change")
+    table = Table("", "scenario | by | quantity | assumed | measured | low | high | change")
     for n in numbers:
         finite = math.isfinite(n.point) and math.isfinite(n.assumed)
-        table.add(n.scenario, n.transfer, n.number, n.shown(n.assumed), n.shown(n.point), n.shown(n.low), n.shown(n.high),
+        table.add(n.scenario, n.way, n.number, n.shown(n.assumed), n.shown(n.point), n.shown(n.low), n.shown(n.high),
                   f"{100 * (n.point / n.assumed - 1):+.2f} %" if finite else "-")
     return grid_text(table)
 
@@ -376,32 +390,37 @@ def measured_table(numbers):
 
 def conclusions_csv(answer):
     """A line for each conclusion and part, "all" first; margins at full precision."""
-    out = "transfer,conclusion,measured,assumed,point,low,high,verdict,touched,size_ratio,break_even_q\n"
+    out = "conclusion,measured,by,assumed,point,low,high,verdict,touched,size_ratio,break_even_q\n"
     for a in answer:
-        for part, j in {"all": a.whole, **a.parts}.items():
+        more = {"back as forward": a.back_as_forward} if a.back_as_forward else {}
+        for part, j in {"all": a.whole, **more, **a.parts}.items():
             fields = (*map(number, (j.assumed, j.point, j.low, j.high)), j.verdict, str(int(j.touched)),
                       number(j.size_ratio), "" if j.break_even_q is None else number(j.break_even_q))
-            out += f'{a.transfer},"{j.name}",{part},{",".join(fields)}\n'
+            out += f'"{j.name}",{part},{j.way},{",".join(fields)}\n'
     return out
 
 
 def _object(j):
-    return {"assumed": j.assumed, "point": j.point, "low": j.low, "high": j.high, "touched": j.touched,
+    return {"assumed": j.assumed, "point": j.point, "low": j.low, "high": j.high, "touched": j.touched, "by": j.way,
             "verdict": j.verdict}
 
 
 def calibration_json(plan, answer, numbers):
     c, a = plan.calibration, plan.activation
+    ways = sorted({one.whole.way for one in answer})
     out = {"plan_sha256": c.plan_sha256, "commit": c.commit, "parameters": c.parameters, "bounds": c.bounds,
-           "sources": plan.names}
+           "sources": list(dict.fromkeys(name for way in ways for name in plan.names(way)))}
     if a:
         out["codec"] = a.codec
         out |= {key: ratio for key, ratio in (("ratio_forward", a.forward_ratio), ("ratio_backward", a.backward_ratio))
                 if ratio}
+    if p := plan.price_of_a_boundary:
+        out["price_nat_a_boundary"] = {"value": p.value, "ci": [p.low, p.high]}
     out["conclusions"] = [
-        _object(one.whole) | {"conclusion": one.whole.name, "transfer": one.transfer, "size_ratio": one.whole.size_ratio,
+        _object(one.whole) | {"conclusion": one.whole.name, "size_ratio": one.whole.size_ratio,
                               "break_even_q": one.whole.break_even_q} |
+        ({"back_as_forward": _object(one.back_as_forward)} if one.back_as_forward else {}) |
         ({"alone": {part: _object(j) for part, j in one.parts.items()}} if one.parts else {}) for one in answer]
-    out["scenarios"] = [{"scenario": n.scenario, "number": n.number, "transfer": n.transfer, "assumed": n.assumed,
+    out["scenarios"] = [{"scenario": n.scenario, "number": n.number, "by": n.way, "assumed": n.assumed,
                          "point": n.point, "low": n.low, "high": n.high} for n in numbers]
     return out

@@ -46,9 +46,9 @@ def loss(parameters, tokens):
     return _IRREDUCIBLE + _MODEL * np.power(parameters, -_MODEL_POWER) + _DATA * np.power(tokens, -_DATA_POWER)
 
 
-def loss_slope(tokens):
-    """dL/d ln D, negative: nat per unit of ln D."""
-    return -_DATA_POWER * _DATA * np.power(tokens, -_DATA_POWER)
+def tokens_kept(nat, tokens):
+    """The share of the tokens with which the law has, at the same model, a loss `nat` higher: inverted, not its tangent."""
+    return np.power(1 + np.asarray(nat, float) / (_DATA * np.power(tokens, -_DATA_POWER)), -1 / _DATA_POWER)
 
 
 def compute_of_loss(nat, tokens_per_parameter, least, most):
@@ -111,7 +111,7 @@ def last_activation_anchor(table):
     return max(_ACTIVATION[table])
 
 
-def _between_depths(depths, stages):
+def between_depths(depths, stages):
     """ln eta at a listed S as it stands, on a line between two of them (S = 1 has 0); None deeper than all."""
     exact = next((ln for at, ln in depths if at == stages), None)
     if exact is not None:
@@ -140,7 +140,7 @@ def eta_act(s, stages):
         eta = np.power(forward_q * backward_q, power)
     if m.by_stages:
         for at in np.unique(stages):
-            ln = _between_depths(m.by_stages, int(at))
+            ln = between_depths(m.by_stages, int(at))
             if ln is not None:
                 eta = np.where(stages == at, np.exp(np.minimum(0.0, ln)), eta)
     if m.ln_eta is not None:
