@@ -14,7 +14,7 @@ LONGHAUL, ROOT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).
 PAGE = ROOT / "docs/reference/command-line.md"
 INTRO = """# Command line
 
-`longhaul COMMAND --help` prints each of these texts. In a clone the command is `build/longhaul`. Exit status and environment
+Each command prints its text with `--help`. In a clone the command is `build/longhaul`. Exit status and environment
 variables: [environment](environment.md). Keys of specs: `longhaul spec`.
 """
 SECTIONS = {"Arguments", "Options", "Example", "Examples", "Subcommands"}
