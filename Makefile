@@ -14,6 +14,7 @@
 #                  and resumed, behind shaped links; 15 minutes
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
 #   make test-drawn-faults   draw one-line faults and tell which folders' tests miss some; FAULTS=60 SEED=1 FOLDERS=
+#   make docs      build the documentation as a site in build/docs; fails at a broken link
 #   make wheel     build, then a wheel in build/wheel that installs without a compiler beside the same torch
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
@@ -28,7 +29,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build wheel demo test test-torch test-faults test-links test-virtual test-systems test-mutations test-drawn-faults bench bench-backend bench-codecs bench-engines bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build wheel docs demo test test-torch test-faults test-links test-virtual test-systems test-mutations test-drawn-faults bench bench-backend bench-codecs bench-engines bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -41,6 +42,9 @@ wheel: build
 	@rm -rf build/wheel build/lib build/lib.* build/bdist.*  # what an earlier tree left there would go in
 	@LONGHAUL_BUILD_DIR=build $(python) -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
 	@ls build/wheel/*.whl
+
+docs:
+	@scripts/docs.sh
 
 demo:
 	@scripts/demo.sh

@@ -19,18 +19,22 @@ constexpr std::pair<std::string_view, std::string_view> kMetavars[] = {
     {"calibration", "FILE"}, {"capture", "DIR"},      {"checkpoints", "DIR"},
     {"clock", "KIND"},       {"codec", "CODEC"},      {"congestion-control", "NAME"},
     {"csv", "FILE"},         {"cuts", "BLOCKS"},      {"delay", "TIME"},
-    {"down", "RATE"},        {"ecn", "on|off"},       {"events", "DIR"},
-    {"from", "DIR"},         {"from-losses", "FILE"}, {"gpus", "LIST"},
-    {"grace", "TIME"},       {"into", "DIR"},         {"jitter", "TIME"},
+    {"device", "DEVICE"},    {"down", "RATE"},        {"dtype", "TYPE"},
+    {"ecn", "on|off"},       {"emulator", "KIND"},    {"events", "DIR"},
+    {"forward", "PORTS"},    {"from", "DIR"},         {"from-losses", "FILE"},
+    {"give-up", "SECONDS"},  {"gpus", "LIST"},        {"grace", "TIME"},
+    {"interval", "SECONDS"}, {"into", "DIR"},         {"jitter", "TIME"},
     {"links", "LINKS"},      {"listen", "ADDR:PORT"}, {"loss", "SHARE"},
     {"manifest", "FILE"},    {"member", "ADDR"},      {"memory-mb", "MB"},
-    {"message-kb", "KB"},    {"model", "FILE"},       {"peer", "ADDR:PORT"},
-    {"queue", "DEPTH"},      {"rate", "RATE"},        {"rate-trace", "FILE"},
-    {"records", "DIR"},      {"report", "FILE"},      {"results", "DIR"},
-    {"rtt", "TIME"},         {"run", "ID"},           {"save", "FILE"},
-    {"set", "KEY=VALUE"},    {"store", "HOST:PORT"},  {"svg", "FILE"},
-    {"times", "FILE"},       {"tokens", "FILE"},      {"trace", "FILE"},
-    {"trace-steps", "A:B"},  {"up", "RATE"},          {"weights", "PATH"},
+    {"message-kb", "KB"},    {"model", "FILE"},       {"out-of-bounds", "ACTION"},
+    {"peer", "ADDR:PORT"},   {"probe", "KIND"},       {"queue", "DEPTH"},
+    {"rate", "RATE"},        {"rate-trace", "FILE"},  {"records", "DIR"},
+    {"report", "FILE"},      {"results", "DIR"},      {"rtt", "TIME"},
+    {"run", "ID"},           {"save", "FILE"},        {"seconds", "SECONDS"},
+    {"set", "KEY=VALUE"},    {"sha256", "HASH"},      {"sort", "KEY"},
+    {"store", "HOST:PORT"},  {"svg", "FILE"},         {"times", "FILE"},
+    {"tokens", "FILE"},      {"trace", "FILE"},       {"trace-steps", "A:B"},
+    {"up", "RATE"},          {"weights", "PATH"},
 };
 
 std::string Metavar(const CLI::Option& option) {
@@ -91,12 +95,12 @@ class HelpFormat : public CLI::Formatter {
     return name;
   }
   std::string make_option_opts(const CLI::Option* option) const override {
-    if (option->get_positional() || option->get_type_size() == 0) return "";
+    if (option->get_positional() || option->get_type_name().empty()) return "";  // "": a flag
     return " " + Metavar(*option);
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     std::string text = option->get_description();
-    const bool has_value = option->get_type_size() != 0;
+    const bool has_value = !option->get_type_name().empty();
     if (has_value && !option->get_default_str().empty() && option->get_option_text().empty()) {
       text += fmt::format(" [default: {}]", option->get_default_str());
     }

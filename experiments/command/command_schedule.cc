@@ -295,6 +295,8 @@ void AddScheduleCommand(CLI::App& app, int* exit_status) {
   s->callback(Calling(ShowSchedule, show, exit_status));
   AddScheduleBest(*schedule, exit_status);
   AddScheduleCuts(*schedule, exit_status);
+  schedule->footer(
+      "Example:\n  longhaul schedule best experiments/specs/shaped.toml --links regional");
 }
 
 }  // namespace longhaul

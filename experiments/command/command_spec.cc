@@ -97,7 +97,7 @@ void PrintKeys(bool json) {
 void AddSpecCommand(CLI::App& app, int* exit_status) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
-      app.add_subcommand("spec", "List the keys of a run spec with their values and defaults");
+      app.add_subcommand("spec", "List the keys of a run spec with values and units");
   command->group("Data and codecs");
   command->footer("Example:\n  longhaul spec --json");
   command->add_flag("--json", *json, kJsonHelp);

@@ -130,7 +130,8 @@ void AddWeightsFetchCommand(CLI::App& weights, int* exit_status) {
                     "Address for other fetchers [default: the one toward the first peer]");
   fetch->add_option("--member", flags->swarm.members,
                     "Address or network that may connect in addition to the peers (repeatable)");
-  fetch->add_option("--model", flags->model, "Reject a manifest of another model");
+  fetch->add_option("--model", flags->model, "Reject a manifest of another model")
+      ->option_text("NAME");
   fetch->add_option("--sha256", flags->sha256, "Reject a manifest with another SHA-256");
   fetch->add_option("--give-up", flags->give_up_s, "Seconds without a byte before it fails")
       ->capture_default_str()

@@ -125,8 +125,10 @@ void AddWeightsShareCommand(CLI::App& weights, int* exit_status) {
       ->add_option("--manifest", flags->manifest,
                    "File for members that fetch; written if it does not exist")
       ->required();
-  share->add_option("--model", flags->about.model, "Name of the model, for the manifest");
-  share->add_option("--run", flags->about.run, "Name of the run, for the manifest");
+  share->add_option("--model", flags->about.model, "Name of the model, for the manifest")
+      ->option_text("NAME");
+  share->add_option("--run", flags->about.run, "Name of the run, for the manifest")
+      ->option_text("NAME");
   share->add_option("--step", flags->about.step, "Step of the run, for the manifest");
   AddSwarmOptions(*share, flags->swarm);
   share->callback(Calling(ShareFolder, flags, exit_status));

@@ -9,8 +9,9 @@ import sys
 import tomllib
 
 ROOT = pathlib.Path(sys.argv[1])
-# What is installed beside the package's own dependencies: by setup.sh, for recipes, for import and for tests.
-OTHERS = {"numpy", "scipy", "tokenizers", "transformers", "gguf", "ml_dtypes", "accelerate", "lightning", "expecttest"}
+# What is installed beside the package's own dependencies: by setup.sh, for recipes, for import, for tests and for the site.
+OTHERS = {"numpy", "scipy", "tokenizers", "transformers", "gguf", "ml_dtypes", "accelerate", "lightning", "expecttest",
+          "mkdocs-material", "mkdocstrings-python"}
 WITH_VALUE = {"-r", "-c", "-w", "-i", "-t", "--python", "--index-url", "--extra-index-url", "--find-links", "--target"}
 
 

@@ -19,6 +19,9 @@ endforeach()
 add_test(NAME experiments_docs_commands_test COMMAND ${TORCH_PYTHON}
   ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/docs_commands_test.py $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
 set_tests_properties(experiments_docs_commands_test PROPERTIES LABELS cpu TIMEOUT 900)
+add_test(NAME experiments_command_line_page_test COMMAND ${TORCH_PYTHON}
+  ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/command_line_page_test.py $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
+set_tests_properties(experiments_command_line_page_test PROPERTIES LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/command/elastic_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/command/elastic_links_test.cc LIBS command_testing longhaul::experiments_data LABELS root TIMEOUT 900)
 longhaul_test(experiments/command/elastic_checkpoints_test.cc LIBS command_testing longhaul::experiments_data LABELS root TIMEOUT 900)

@@ -49,7 +49,7 @@ def parser():
 
     ids = _part(parts, "ids", "Import token ids: Megatron's .bin/.idx, .npy, Arrow and Parquet",
                "longhaul import ids corpus_text_document.idx --model smollm2 --out smollm2/corpus.bin")
-    ids.add_argument("source", help="FILE.idx (its .bin beside it), FILE.npy, or a file or folder of Arrow or Parquet")
+    ids.add_argument("source", help="FILE.idx (with its .bin in the same folder), FILE.npy, or a file or folder of Arrow or Parquet")
     ids.add_argument("-o", "--out", required=True, metavar="FILE", help="Token file to write")
     ids.add_argument("--vocab", type=int, help="Number of ids in the vocabulary")
     ids.add_argument("--model", metavar="DIR", help="Folder of an imported model, for its vocabulary")

@@ -11,7 +11,7 @@ from longhaul.tables import json_text
 
 def parser():
     whole = Parser("plan", "Rank schedules, codecs, outer steps and placements by time to a loss",
-                   "Example:\n  longhaul net probe LAB --json > matrix.json\n"
+                   "Examples:\n  longhaul net probe LAB --json > matrix.json\n"
                    "  longhaul plan examples/plan/plan.toml --links matrix.json")
     whole.add_argument("spec", help="Run spec with [compute] and [plan] (docs/plan.md)")
     whole.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",

@@ -25,9 +25,10 @@ def commands_with_json(words=()):
     """("run",), ("net", "list"), ...: by the help of each command."""
     text = run(*words, "--help").stdout
     found = {words} if re.search(r"^ +--json\b", text, re.MULTILINE) else set()
-    below = re.search(r"^Subcommands:\n((?:  .*\n|\n)*)", text, re.MULTILINE)
-    for name in re.findall(r"^  (\S+)", below[1], re.MULTILINE) if below else []:
-        found |= commands_with_json((*words, name))
+    for title, rows in re.findall(r"^(\S.*):\n((?:  .*\n)+)", text, re.MULTILINE):
+        if not re.match("Arguments|Options|Examples?|Usage", title):
+            for name in re.findall(r"^  (\S+)", rows, re.MULTILINE):
+                found |= commands_with_json((*words, name))
     return found
 
 

@@ -289,7 +289,7 @@ TEST_F(Price, JsonOnStdoutIsOneDocumentWithAnErrorToo) {
 TEST_F(Price, HelpNamesUnitsAndCompletionKnowsTheOptions) {
   const std::string help = RunLonghaul({"price", "--help"}).output;
   EXPECT_THAT(help,
-              AllOf(HasSubstr("nat/token"), HasSubstr("tokens of a row"), HasSubstr("--cuts")));
+              AllOf(HasSubstr("nat/token"), HasSubstr("Tokens per row"), HasSubstr("--cuts")));
   const std::string words = RunLonghaul({"completion", "bash"}).output;
   EXPECT_THAT(words, AllOf(HasSubstr("\"price\") words="), HasSubstr("--gradient-rows")));
 }
