@@ -33,7 +33,7 @@ def _arms_grid(a):
     arms = [arm for arm in a.arms if arm.role == "arm"]
     priced = any(arm.price for arm in arms)
     table = Table(columns="arm | forward / backward | S | n | codec | delta nat | a boundary, nat")
-    table.add_columns("P a boundary, nat | rho" if priced else [])
+    table.add_columns("P/boundary | rho" if priced else [])
     table.add_columns("eta | K | q | against 0.995")
     for arm in arms:
         head = (arm.name, arm.codecs, arm.stages, arm.off.seeds if arm.off else arm.seeds)

@@ -214,7 +214,7 @@ class Estimates(Analysed):
         self.assertAlmostEqual(rows["s4", "on", "delta per boundary"].value, 0.012, delta=1e-5)
         self.assertNotIn(("rate", "on", "rho"), rows)  # its loss is not its boundaries' alone
         table = text.campaign_table(a)
-        self.assertIn("P a boundary, nat", table)
+        self.assertIn("P/boundary", table)
         self.assertIn("rho = 1.50 [", table)
         losses = losses_table(a)
         head = ",".join(column.keys[0] for column in losses.columns)
