@@ -118,8 +118,8 @@ def outer_rows(results, published):
     return [f"{percent(over_dp['diloco'])} of loss over `dp`",
             f"{percent(published.measured(4, 35_000_000))} at 35 M, {percent(published.measured(4, 2_400_000_000))} at 2.4 B; "
             f"their fits extrapolated to 0.035 M {percent(published.fitted(4, ours))} and {percent(published.by_beta(4, ours))}",
-            f"{percent(over_dp['muloco'])} of loss beside `dp`",
-            f"{percent(3.120 / 3.158 - 1)} of loss beside data parallel with AdamW, {percent(3.120 / 3.124 - 1)} beside it with Muon",
+            f"{percent(over_dp['muloco'])} of loss against `dp`",
+            f"{percent(3.120 / 3.158 - 1)} of loss against data parallel with AdamW, {percent(3.120 / 3.124 - 1)} against it with Muon",
             f"{published.rounds(4, 35_000_000):.0f} at 35 M to {published.rounds(4, 2_400_000_000):.0f} at 2.4 B"]
 
 
