@@ -22,68 +22,6 @@
 namespace longhaul {
 namespace {
 
-// Reads keys of one table into a spec, each within its bounds.
-class KeyReader {
- public:
-  KeyReader(TableReader& reader, const SpecNames& names, RunSpec& spec)
-      : reader_(reader), names_(names), spec_(spec) {}
-
-  void Read(const SpecKey& key) {
-    key_ = &key;
-    name_ = std::string(key.name);
-    std::visit([this](auto get) { ReadInto(get(spec_)); }, key.field);
-  }
-
- private:
-  template <typename T>
-  void ReadInto(T* field) {
-    if (key_->required) {
-      reader_.Require(name_, field);
-    } else {
-      reader_.Allow(name_, field);
-    }
-    if (reader_.Has(name_)) Check(*field);
-  }
-  template <typename T>
-  void ReadInto(std::optional<T>* field) {
-    reader_.Allow(name_, field);
-    if (*field) Check(**field);
-  }
-
-  void Check(bool) {}
-  void Check(int64_t value) {
-    const auto& range = std::get<Whole>(key_->domain);
-    reader_.Within(name_, value, range.least, range.most, key_->unit);
-  }
-  void Check(const std::vector<int64_t>& values) {
-    const auto& range = std::get<Wholes>(key_->domain);
-    reader_.Check(values.size() <= range.most_values, name_,
-                  fmt::format("has {} values; want at most {}", values.size(), range.most_values));
-    for (const int64_t value : values) {
-      reader_.Within(name_, value, range.least, range.most, "each");
-    }
-  }
-  void Check(double value) {
-    const auto& range = std::get<Real>(key_->domain);
-    reader_.Within(name_, value, range.least, range.most, key_->unit);
-  }
-  void Check(const std::string& value) {
-    if (const auto* line = std::get_if<Line>(&key_->domain)) {
-      reader_.Line(name_, value, line->most_bytes);
-    } else if (const auto* choice = std::get_if<OneOf>(&key_->domain)) {
-      reader_.OneOf(name_, value, choice->names);
-    } else {
-      reader_.Known(name_, value, names_.*std::get<Known>(key_->domain).names);
-    }
-  }
-
-  TableReader& reader_;
-  const SpecNames& names_;
-  RunSpec& spec_;
-  const SpecKey* key_ = nullptr;
-  std::string name_;
-};
-
 // What keys of one table, and of those before it, must be to each other. Called after each key is
 // within its own bounds, or after the first error, which stands.
 void CheckModel(TableReader& r, const RunSpec& spec) {
@@ -207,9 +145,8 @@ constexpr std::pair<std::string_view, void (*)(TableReader&, const RunSpec&)> kT
 absl::Status ReadTable(const TomlValue& root, std::string_view table, const SpecNames& names,
                        RunSpec& spec) {
   TableReader r(root, std::string(table));
-  KeyReader keys(r, names, spec);
   for (const SpecKey& key : SpecKeys()) {
-    if (key.table == table) keys.Read(key);
+    if (key.table == table) ReadKey(r, key, key.required, names, spec);
   }
   if (table.empty()) {
     for (const std::string_view other : SpecTables()) r.Skip(std::string(other));
