@@ -185,11 +185,11 @@ absl::Status CheckLength(const TomlValue& root, RunSpec& spec) {
   }
   r.Within("warmup_steps", *spec.train.warmup_steps, 0, Steps(spec), "steps");
   const int64_t left = Steps(spec) - *spec.train.warmup_steps;
-  r.Check(DecaySteps(spec) <= left, "decay_share",
+  const int64_t decay = DecaySteps(spec.train, Steps(spec));
+  r.Check(decay <= left, "decay_share",
           fmt::format("= {} of {} steps is a decay of {} steps, and {} are left after the warm-up; "
                       "lower it or train.warmup_steps",
-                      spec.train.decay_share.value_or(kDecayShare), Steps(spec), DecaySteps(spec),
-                      left));
+                      spec.train.decay_share.value_or(kDecayShare), Steps(spec), decay, left));
   return r.status();
 }
 
@@ -252,12 +252,6 @@ int64_t Steps(const RunSpec& spec) {
   if (spec.train.steps) return *spec.train.steps;
   const int64_t per_step = TokensPerStep(spec);
   return std::max<int64_t>(1, (*spec.train.tokens + per_step / 2) / per_step);
-}
-
-int64_t DecaySteps(const RunSpec& spec) {
-  if (spec.train.schedule != "wsd") return 0;
-  const double share = spec.train.decay_share.value_or(kDecayShare);
-  return static_cast<int64_t>(std::ceil(share * static_cast<double>(Steps(spec))));
 }
 
 int64_t TrainTokens(const RunSpec& spec) { return Steps(spec) * TokensPerStep(spec); }

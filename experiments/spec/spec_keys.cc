@@ -31,7 +31,8 @@ constexpr Known kCodec{&SpecNames::codec}, kProfile{&SpecNames::profile},
     kSchedule{&SpecNames::schedule};
 
 bool InnerIsOneOf(const RunSpec& spec, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), InnerOptimizerOf(spec)) != names.end();
+  return std::find(names.begin(), names.end(),
+                   InnerOptimizerOf(spec.train.optimizer, spec.outer.algorithm)) != names.end();
 }
 const OuterRule& RuleOf(const RunSpec& spec) { return *FindOuterRule(spec.outer.algorithm); }
 
