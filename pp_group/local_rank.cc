@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "pp_group/models/model.h"
+#include "pp_group/outer/outer_rules.h"
 
 namespace longhaul {
 
@@ -48,8 +49,9 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
     if (absl::Status s = FillInitial(spec, state->stage.get()); !s.ok()) return s;
     if (subspace != nullptr) subspace->ProjectParameters(state->stage.get());
     AdamWSpec inner = spec.inner;
+    inner.optimizer = InnerOptimizerOf(inner.optimizer, spec.outer.algorithm);
     inner.joint_stream_moments = subspace != nullptr;
-    inner.settled = spec.outer.warmup;
+    inner.settled = spec.outer.warmup();
     auto optimizer = NewInnerOptimizer(inner, *state->stage);
     if (!optimizer.ok()) return optimizer.status();
     state->optimizer = *std::move(optimizer);

@@ -108,22 +108,6 @@ void Subspace::ProjectParameters(Stage* stage) const {
   }
 }
 
-absl::Status CheckSubspace(const ModelSpec& model, const ComputeSpec& compute, int64_t rank) {
-  const auto refuse = [rank](const auto&... why) {
-    return absl::InvalidArgumentError(absl::StrCat("subspace of rank ", rank, ": ", why...));
-  };
-  if (rank < 1 || rank > model.width) {
-    return refuse("want 1 to the model's width, ", model.width);
-  }
-  if (model.kind != "gpt" && model.kind != "llama") {
-    return refuse("kind '", model.kind, "' is not made for it; gpt and llama are");
-  }
-  if (model.tied_head)
-    return refuse("a tied head would be held in it, too; want a head of its own");
-  if (compute.device == "cpu" && compute.dtype == "float32") return absl::OkStatus();
-  return refuse("device '", compute.device, "', ", compute.dtype, ": want float32 on the CPU");
-}
-
 int64_t SubspaceElements(const ModelSpec& model, int64_t rank) {
   int64_t elements = 2 * rank * model.width;
   for (const ParameterSlot& slot : EmbeddingsOf(model).slots) elements += slot.elements();

@@ -22,7 +22,7 @@ namespace longhaul {
 // float32 on the CPU. Thread safe: nothing changes after the constructor.
 class Subspace {
  public:
-  // Of a model that CheckSubspace has passed.
+  // Of a gpt or llama without a tied head; rank 1 to D.
   Subspace(const ModelSpec& model, uint64_t seed, int64_t rank);
 
   int64_t rank() const { return basis_.size(1); }
@@ -48,8 +48,5 @@ class Subspace {
   at::Tensor token_,
       position_;  // E: initial embeddings; position_ [T, D] undefined where a model has none
 };
-
-// InvalidArgument in one line: a rank outside 1 to D, a model, dtype or device that it is not made for.
-absl::Status CheckSubspace(const ModelSpec& model, const ComputeSpec& compute, int64_t rank);
 
 }  // namespace longhaul

@@ -20,6 +20,8 @@ std::vector<int> RanksOfStages(const TrainSpec& spec);
 // How many channels of samples `windows` samples want, of kSampleChannel.
 int64_t SampleChannels(const PipelineProgram& program, int64_t windows);
 
+// Of a spec whose fields are within their bounds and fit each other (the reader of specs checks
+// that), what hangs on more than the spec: its data, engines, codecs, the length of the run.
 // InvalidArgument naming the field, what was seen and what is wanted.
 absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus);
 // `elastic`: peers of other groups are met through a RoundKeeper.

@@ -18,7 +18,7 @@
 #include "pp_group/data/corpus.h"
 #include "pp_group/injected_compute.h"
 #include "pp_group/models/model_spec.h"
-#include "pp_group/optimizer/adamw.h"
+#include "pp_group/optimizer/adamw_spec.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/rank_span.h"
 #include "pp_group/schedule/pipeline_program.h"

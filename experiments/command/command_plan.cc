@@ -13,7 +13,6 @@
 #include "experiments/command/command.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
-#include "experiments/train/model_of_spec.h"
 #include "planning/plan/link_matrix.h"
 #include "planning/plan/plan.h"
 #include "pp_group/outer/outer_rules.h"

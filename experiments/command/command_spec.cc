@@ -1,6 +1,7 @@
-// `spec`: every key of a run spec, as the reader knows it.
+// `spec`: every key of a run spec, from the table of keys.
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -67,29 +68,33 @@ void PrintKeys(bool json) {
   nlohmann::ordered_json all = {{"schema", "longhaul.spec/1"},
                                 {"keys", nlohmann::ordered_json::array()}};
   for (const SpecKey& key : SpecKeys()) {
-    const std::string name = key.path();
     const std::string domain = std::visit(DomainWords{}, key.domain);
     const std::string otherwise =
         key.required ? "must be given" : std::visit(DefaultWords{defaults}, key.field);
-    table.Add({name, domain, std::string(key.unit), otherwise});
-    all["keys"].push_back(
-        {{"key", name},
-         {"may_be", domain},
-         {"unit", key.unit},
-         {"required", key.required},
-         {"default", key.required ? nullptr : nlohmann::ordered_json(otherwise)}});
+    table.Add({key.path(), domain, std::string(key.unit), otherwise});
+    all["keys"].push_back({{"key", key.path()},
+                           {"may_be", domain},
+                           {"unit", key.unit},
+                           {"required", key.required},
+                           {"default", key.required ? nullptr : nlohmann::ordered_json(otherwise)},
+                           {"meaning", key.meaning}});
   }
   if (json) {
     fmt::print("{}\n", all.dump(2));
     return;
   }
+  // Behind the head and its rule, each row has the meaning of its key below it.
+  std::istringstream rows(GridText(table));
+  std::string row;
+  for (int i = 0; i < 2 && std::getline(rows, row); ++i) fmt::print("{}\n", row);
+  for (const SpecKey& key : SpecKeys()) {
+    std::getline(rows, row);
+    fmt::print("{}\n    {}\n", row, key.meaning);
+  }
   fmt::print(
-      "{}Read apart: outer.schedule (pairs of a step and a number of groups), [boundary.cuts] "
-      "(\"3.forward\" = codec), [boundary.policy] (codecs that change), [compute], and of a "
-      "campaign "
-      "[campaign], [[arm]], [timing]: docs/campaigns.md. What a key means stands in "
-      "experiments/spec/spec.h.\n",
-      GridText(table));
+      "Tables with keys of their own: outer.schedule (pairs of a step and a number of groups), "
+      "[boundary.cuts] (codecs of single boundaries), [boundary.policy] (codecs that change), "
+      "[compute], [[fault]]; of a campaign [campaign], [[arm]], [program], [timing].\n");
 }
 
 }  // namespace
@@ -97,9 +102,10 @@ void PrintKeys(bool json) {
 void AddSpecCommand(CLI::App& app, int* exit_status) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
-      app.add_subcommand("spec", "List the keys of a run spec with values and units");
+      app.add_subcommand("spec", "List every key of a run spec with its meaning");
   command->group("Data and codecs");
-  command->footer("Example:\n  longhaul spec --json");
+  command->footer("Example:
+  longhaul spec --json");
   command->add_flag("--json", *json, kJsonHelp);
   command->callback([json, exit_status] {
     PrintKeys(*json);

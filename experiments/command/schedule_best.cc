@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<RankedSchedule>> RankSchedules(
 
 // Of a rank, whatever its stages: the options', or those that the spec injects, added up over them.
 absl::StatusOr<RankCompute> ComputeOf(const RunSpec& spec, const BestOptions& o) {
-  const absl::StatusOr<std::string> engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
+  const absl::StatusOr<std::string> engine = EngineOf(spec.model, spec.train);
   RankCompute compute{.forward_s = o.forward_ms / 1e3,
                       .backward_s = o.backward_ms / 1e3,
                       .splits = !spec.compute && engine.ok() && *engine == "aten"};

@@ -12,7 +12,6 @@
 #include "compressors/catalog.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/spec/known_names.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/spec_corpus.h"
 #include "netem/topology/toml_tree.h"
 #include "pp_group/data/corpus_format.h"
@@ -241,7 +240,7 @@ absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& o) {
   if (!cuts.ok()) return cuts.status();
   input.spec.train.device = o.device;
   input.spec.train.dtype = o.dtype;
-  if (absl::Status s = CheckDevice(ToComputeSpec(input.spec)); !s.ok()) return s;
+  if (absl::Status s = CheckDevice(input.spec.train); !s.ok()) return s;
   input.tokens_source = SourceOf(o.tokens);
   // All of it is evaluated, and nothing trained on.
   auto text = Corpus::Open(input.tokens_source, model.vocab, input.tokens_source);
@@ -262,7 +261,7 @@ absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& o) {
   input.request.rows = *rows;
   input.request.gradient_rows = std::min(*rows, o.gradient_rows.value_or(kPriceGradientRows));
   const bool gradients = input.request.gradient_rows > 0;
-  if (absl::Status s = CheckMemory(ToModelSpec(input.spec), gradients); !s.ok()) return s;
+  if (absl::Status s = CheckMemory(input.spec.model, gradients); !s.ok()) return s;
   CountRowsTrainedOn(input);
   return input;
 }

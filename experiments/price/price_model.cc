@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "compressors/numbers/noise.h"
-#include "experiments/train/model_of_spec.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
 
@@ -83,13 +82,13 @@ PriceModel::~PriceModel() = default;
 
 absl::StatusOr<std::unique_ptr<PriceModel>> PriceModel::Load(const RunSpec& spec,
                                                              const ModelWeights& weights) {
-  const ModelSpec model = ToModelSpec(spec);
+  const ModelSpec model = spec.model;
   const auto stages = static_cast<int>(model.blocks);
   if (stages < 2) {
     return absl::InvalidArgumentError(
         "the model has one block: no boundary can lie within it; want two or more");
   }
-  const ComputeSpec compute = ToComputeSpec(spec);
+  const ComputeSpec compute = spec.train;
   if (absl::Status s = CheckModel(model, compute); !s.ok()) return s;
   std::unique_ptr<PriceModel> made(new PriceModel);
   made->engine_ = EngineOf(model, compute).value_or("");

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/run/reader.h"
-#include "experiments/train/model_of_spec.h"
 #include "pp_group/models/model_spec.h"
 
 namespace longhaul {
@@ -35,7 +34,7 @@ Json Conditions(const PriceInput& input, const PriceOutcome& outcome) {
           {"blocks", m.blocks},
           {"width", m.width},
           {"vocab", m.vocab},
-          {"parameters", ParameterCount(ToModelSpec(input.spec))},
+          {"parameters", ParameterCount(input.spec.model)},
           {"tokens", input.tokens_source},
           {"tokens_sha256", input.text->held_out_hash()},
           {"tokens_in_text", input.text->held_out_tokens()},

@@ -12,7 +12,9 @@
 namespace longhaul {
 namespace {
 
-int64_t StableSteps(const RunSpec& spec) { return Steps(spec) - DecaySteps(spec); }
+int64_t StableSteps(const RunSpec& spec) {
+  return Steps(spec) - DecaySteps(spec.train, Steps(spec));
+}
 
 bool MayBranch(const PlannedRun& run) {
   const RunSpec& spec = run.spec;

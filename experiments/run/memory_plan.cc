@@ -12,7 +12,6 @@
 #include "experiments/run/boundary_memory.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/attention_kernel.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/models/model_spec.h"
 #include "pp_group/outer/outer_rules.h"
@@ -43,7 +42,7 @@ struct StageBytes {
 };
 
 bool IsAten(const RunSpec& spec) {
-  const auto engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
+  const auto engine = EngineOf(spec.model, spec.train);
   return engine.ok() && *engine == "aten";
 }
 
@@ -83,7 +82,7 @@ StageBytes CpuComputeBytes(const RunSpec& spec, const std::optional<PipelineProg
 // where the input is no float, the input as one; moe: SwiGLU's factors of two experts, with each
 // choice's input and output.
 double AtenBlockBytes(const RunSpec& spec) {
-  const ModelSpec model = ToModelSpec(spec);
+  const ModelSpec model = spec.model;
   const auto d = static_cast<double>(model.width),
              hidden = static_cast<double>(model.hidden_width());
   const auto heads = static_cast<double>(model.heads);
@@ -119,7 +118,7 @@ double MathAttentionScratch(const RunSpec& spec) {
 
 // Of it, what products of gradients wait for: inputs and output gradients of each linear layer.
 double AtenPutOffBytes(const RunSpec& spec) {
-  const ModelSpec model = ToModelSpec(spec);
+  const ModelSpec model = spec.model;
   const auto d = static_cast<double>(model.width),
              hidden = static_cast<double>(model.hidden_width());
   const double keys = d / static_cast<double>(model.heads) * static_cast<double>(model.key_heads());
@@ -131,7 +130,7 @@ double AtenPutOffBytes(const RunSpec& spec) {
 
 // AtenStage: graphs are made and go with each micro-batch.
 StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
-  const ModelSpec model = ToModelSpec(spec);
+  const ModelSpec model = spec.model;
   const double tokens = TokensOfMicrobatch(spec), element = ElementBytes(spec);
   const auto d = static_cast<double>(model.width), blocks = static_cast<double>(layout.num_blocks);
   const double block = AtenBlockBytes(spec) + MathAttentionBytes(spec);
@@ -146,8 +145,8 @@ StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
   // Or, in float32 whatever the dtype, a part of the logits, their logarithms and two gradients, and
   // the gradients of what goes into the head.
   if (layout.last()) {
-    const auto rows = static_cast<double>(
-        ToComputeSpec(spec).HeadRows(static_cast<int64_t>(tokens), model.vocab));
+    const auto rows =
+        static_cast<double>(spec.train.HeadRows(static_cast<int64_t>(tokens), model.vocab));
     running = std::max(
         running, rows * 3 * static_cast<double>(model.vocab) * kFloat + tokens * 2 * d * element);
   }
@@ -223,10 +222,10 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
     }
     return CodecStateBytes(outer.codec, 1, crossing) + (meeting + (meeting - 1)) * frame;
   };
-  OuterSpec outer = ToOuterSpec(spec);
+  OuterSpec outer = spec.outer;
   const auto groups = static_cast<double>(spec.outer.groups);
   if (!spec.outer.cluster_groups) return bytes + exchange(outer, groups);
-  const auto cluster = static_cast<double>(outer.cluster);
+  const auto cluster = static_cast<double>(*outer.cluster_groups);
   bytes += exchange(outer, cluster);
   if (!outer.global_codec.empty()) outer.codec = outer.global_codec;
   return bytes + exchange(outer, groups / cluster);
@@ -338,7 +337,7 @@ ResourcePlan PlanResources(const RunSpec& spec) {
   const int64_t processes = one_process ? 1 : spec.workers();
   auto process = static_cast<double>(ProcessBytes(OnGpu(spec) ? spec.train.device : "cpu"));
   if (const auto& rank = spec.boundary.subspace) {  // all stages of a process have the same
-    process += static_cast<double>(SubspaceElements(ToModelSpec(spec), *rank)) * kFloat;
+    process += static_cast<double>(SubspaceElements(spec.model, *rank)) * kFloat;
   }
   // In the host's memory: where a GPU computes, what is not the GPU's.
   double all = compute.all, largest = compute.largest();

@@ -120,7 +120,7 @@ struct OnPath {
 // number for each group and stage, in `steps` steps on the path of a boundary.
 double NormBytes(const RunSpec& spec, const CrossingRow& c, int64_t steps) {
   const int64_t groups = spec.outer.groups;
-  const OuterPlan plan(ToOuterSpec(spec), steps, groups);
+  const OuterPlan plan(spec.outer, steps, groups);
   if (c.direction == Direction::kOuter || groups < 2 || !plan.exchanges()) return 0;
   double bytes = 0;
   for (int64_t f = 0; f < plan.fragments(); ++f) {

@@ -105,13 +105,14 @@ absl::Status ReadBoundaryCuts(const TomlValue& root, const SpecNames& names, Run
   return absl::OkStatus();
 }
 
-std::string BoundaryCutsText(const RunSpec& spec) {
-  std::string text;
+SpecLines BoundaryCutsLines(const RunSpec& spec) {
+  SpecLines lines;
   for (const auto& [boundary, codecs] : spec.boundary.cuts) {
-    text += fmt::format("\n[{}.{}]\nforward = {}\nbackward = {}\n", kTable, boundary,
-                        TomlQuote(codecs.forward), TomlQuote(codecs.backward));
+    const std::string table = fmt::format("{}.{}", kTable, boundary);
+    lines.push_back({table, "forward", TomlQuote(codecs.forward)});
+    lines.push_back({table, "backward", TomlQuote(codecs.backward)});
   }
-  return text;
+  return lines;
 }
 
 Cut CodecsOf(const RunSpec& spec, int64_t boundary) {

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "experiments/spec/spec.h"
+#include "experiments/spec/spec_line.h"
 #include "netem/topology/toml_tree.h"
 
 namespace longhaul {
@@ -16,7 +15,7 @@ absl::Status ReadBoundaryCuts(const TomlValue& root, const SpecNames& names, Run
 // What boundary.subspace cannot go with, once every table has been read: InvalidArgument with the line.
 absl::Status CheckSubspace(const TomlValue& root, const RunSpec& spec);
 
-// The tables that ReadBoundaryCuts reads back; "" for none.
-std::string BoundaryCutsText(const RunSpec& spec);
+// The tables that ReadBoundaryCuts reads back.
+SpecLines BoundaryCutsLines(const RunSpec& spec);
 
 }  // namespace longhaul

@@ -164,18 +164,21 @@ absl::Status ReadBoundaryPolicy(const TomlValue& root, const SpecNames& names, R
   return r.status();
 }
 
-std::string BoundaryPolicyText(const RunSpec& spec) {
-  if (!spec.boundary.policy) return "";
+SpecLines BoundaryPolicyLines(const RunSpec& spec) {
+  if (!spec.boundary.policy) return {};
   const Policy& p = *spec.boundary.policy;
-  std::string text = fmt::format("\n[{}]\nby = {}\n", kPolicyTable, TomlQuote(p.by));
-  if (!p.forward.empty()) text += fmt::format("forward = {}\n", QuotedNames(p.forward));
-  if (!p.backward.empty()) text += fmt::format("backward = {}\n", QuotedNames(p.backward));
+  SpecLines lines = {{kPolicyTable, "by", TomlQuote(p.by)}};
+  const auto line = [&lines](bool given, const char* key, std::string value) {
+    if (given) lines.push_back({kPolicyTable, key, std::move(value)});
+  };
+  line(!p.forward.empty(), "forward", QuotedNames(p.forward));
+  line(!p.backward.empty(), "backward", QuotedNames(p.backward));
   std::vector<std::string> bounds;
   for (const double bound : p.bounds) bounds.push_back(TomlNumber(bound));
-  if (!bounds.empty()) text += fmt::format("bounds = [{}]\n", fmt::join(bounds, ", "));
-  if (p.target_ms > 0) text += fmt::format("target_ms = {}\n", TomlNumber(p.target_ms));
-  if (p.target_nmse > 0) text += fmt::format("target_nmse = {}\n", TomlNumber(p.target_nmse));
-  return text;
+  line(!bounds.empty(), "bounds", fmt::format("[{}]", fmt::join(bounds, ", ")));
+  line(p.target_ms > 0, "target_ms", TomlNumber(p.target_ms));
+  line(p.target_nmse > 0, "target_nmse", TomlNumber(p.target_nmse));
+  return lines;
 }
 
 bool SendsExact(const RunSpec& spec) {

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/spec/spec.h"
+#include "experiments/spec/spec_line.h"
 #include "netem/topology/toml_tree.h"
 
 namespace longhaul {
@@ -13,8 +14,8 @@ namespace longhaul {
 // InvalidArgument with the line.
 absl::Status ReadBoundaryPolicy(const TomlValue& root, const SpecNames& names, RunSpec& spec);
 
-// The table that ReadBoundaryPolicy reads back; "" for none.
-std::string BoundaryPolicyText(const RunSpec& spec);
+// The table that ReadBoundaryPolicy reads back.
+SpecLines BoundaryPolicyLines(const RunSpec& spec);
 
 // Whether a codec of that name remembers what it sent of each sample.
 bool RemembersSamples(std::string_view codec);

@@ -242,7 +242,7 @@ bool IsDataParallelOf(const RunSpec& reference, const RunSpec& arm,
                       const std::vector<SpecChange>& changes) {
   return reference.outer.algorithm == "dp" && TokensPerStep(reference) == TokensPerStep(arm) &&
          std::all_of(changes.begin(), changes.end(),
-                     [](const SpecChange& change) { return IsOuterCellKey(change.key); });
+                     [](const SpecChange& change) { return MeaningOf(change) == Change::kOuter; });
 }
 
 // An arm that names a reference asks for a q or a DiLoCo factor against it, so it must be able to
@@ -268,7 +268,7 @@ absl::Status CheckReferences(const TomlValue& root, const CampaignSpec& c) {
       return wrong(
           fmt::format("is arm '{}', whose boundary codecs are not \"none\"", run.reference));
     }
-    const auto changes = ChangesBesideCodecs(ToToml(reference->spec), ToToml(run.spec));
+    const auto changes = ChangesBesideCodecs(reference->spec, run.spec);
     if (!changes.empty() && !IsDataParallelOf(reference->spec, run.spec, changes)) {
       return wrong(fmt::format("is arm '{}', which differs in more than stages and codecs: {}",
                                run.reference, ToString(changes)));
@@ -288,7 +288,7 @@ absl::Status CheckInnerSteps(const TomlValue& root, const CampaignSpec& c) {
   }
   for (size_t i = 0; i < whole.size(); ++i) {
     for (size_t j = i + 1; j < whole.size(); ++j) {
-      const auto changes = SpecChanges(ToToml(whole[i]->spec), ToToml(whole[j]->spec));
+      const auto changes = SpecChanges(whole[i]->spec, whole[j]->spec);
       if (changes.size() != 1 || changes[0].key != "outer.inner_steps") continue;
       return absl::InvalidArgumentError(fmt::format(
           "{}: arms '{}' and '{}' would train alike: their {} steps are no more than either's "

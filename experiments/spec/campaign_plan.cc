@@ -93,7 +93,7 @@ const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& ru
 bool HasQ(const CampaignSpec& campaign, const PlannedRun& run) {
   const PlannedRun* reference = ReferenceOf(campaign, run);
   return reference != nullptr && CompressedCrossings(run.spec) > 0 &&
-         ChangesBesideCodecs(ToToml(reference->spec), ToToml(run.spec)).empty();
+         ChangesBesideCodecs(reference->spec, run.spec).empty();
 }
 
 }  // namespace longhaul

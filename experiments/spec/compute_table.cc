@@ -134,25 +134,23 @@ absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec) {
   return absl::OkStatus();
 }
 
-std::string ComputeTableText(const RunSpec& spec) {
-  if (!spec.compute) return "";
+SpecLines ComputeTableLines(const RunSpec& spec) {
+  if (!spec.compute) return {};
   const RunSpec::Compute& c = *spec.compute;
-  std::string text = fmt::format("\n[{}]\n", kComputeTable);
-  const auto line = [&text](const char* key, const std::string& value) {
-    text += fmt::format("{} = {}\n", key, value);
+  SpecLines lines;
+  const auto line = [&lines](bool given, const char* key, std::string value) {
+    if (given) lines.push_back({kComputeTable, key, std::move(value)});
   };
-  if (c.flops_per_s > 0) {
-    line("flops_per_s", TomlNumber(c.flops_per_s));
-    line("mfu", TomlNumber(c.mfu));
-  } else {
-    line("forward_s", Numbers(c.forward_s));
-    line("backward_s", Numbers(c.backward_s));
-  }
-  line("optimizer_s", TomlNumber(c.optimizer_s));
-  if (!c.group_speed.empty()) line("group_speed", Numbers(c.group_speed));
-  if (std::isfinite(c.memory_gb)) line("memory_gb", TomlNumber(c.memory_gb));
-  if (c.restart_s != RunSpec::Compute::kRestartSeconds) line("restart_s", TomlNumber(c.restart_s));
-  return text;
+  const bool flops = c.flops_per_s > 0;
+  line(flops, "flops_per_s", TomlNumber(c.flops_per_s));
+  line(flops, "mfu", TomlNumber(c.mfu));
+  line(!flops, "forward_s", Numbers(c.forward_s));
+  line(!flops, "backward_s", Numbers(c.backward_s));
+  line(true, "optimizer_s", TomlNumber(c.optimizer_s));
+  line(!c.group_speed.empty(), "group_speed", Numbers(c.group_speed));
+  line(std::isfinite(c.memory_gb), "memory_gb", TomlNumber(c.memory_gb));
+  line(c.restart_s != RunSpec::Compute::kRestartSeconds, "restart_s", TomlNumber(c.restart_s));
+  return lines;
 }
 
 }  // namespace longhaul

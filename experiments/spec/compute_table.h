@@ -1,9 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "experiments/spec/spec.h"
+#include "experiments/spec/spec_line.h"
 #include "netem/topology/toml_tree.h"
 
 namespace longhaul {
@@ -16,7 +15,7 @@ namespace longhaul {
 // table, or with what that clock does not know.
 absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec);
 
-// The table that ReadComputeTable reads back; "" for "measured".
-std::string ComputeTableText(const RunSpec& spec);
+// The table that ReadComputeTable reads back; none for "measured".
+SpecLines ComputeTableLines(const RunSpec& spec);
 
 }  // namespace longhaul

@@ -294,27 +294,28 @@ absl::StatusOr<std::vector<Fault>> ReadFaults(const TomlValue& root, const Fault
   return faults;
 }
 
-std::string FaultsText(const std::vector<Fault>& faults) {
-  std::string text;
-  for (const Fault& f : faults) {
-    text += fmt::format("\n[[fault]]\nwhat = \"{}\"\nwhere = \"{}\"\n", ToString(f.what),
-                        ToString(f.where));
-    if (f.at_step > 0) text += fmt::format("at_step = {}\n", f.at_step);
-    const auto number = [&text](std::string_view key, double value, double unset) {
-      if (value != unset) text += fmt::format("{} = {}\n", key, TomlNumber(value));
+SpecLines FaultLines(const std::vector<Fault>& faults) {
+  SpecLines lines;
+  for (size_t i = 0; i < faults.size(); ++i) {
+    const Fault& f = faults[i];
+    const unsigned needs = EntryOf(f.what).needs;
+    const auto line = [&](bool given, const char* key, std::string value) {
+      if (given) lines.push_back({fmt::format("fault[{}]", i), key, std::move(value)});
     };
-    number("mean_time_between_steps", f.mean_time_between_steps, 0);
-    if (f.during != FaultMoment::kBegin)
-      text += fmt::format("during = \"{}\"\n", ToString(f.during));
-    if (f.for_steps > 0) text += fmt::format("for_steps = {}\n", f.for_steps);
-    number("for_s", f.for_s, 0);
-    if ((EntryOf(f.what).needs & kFactor) != 0)
-      text += fmt::format("factor = {}\n", TomlNumber(f.factor));
-    number("rate_mbit", f.rate_mbit, 0);
-    if ((EntryOf(f.what).needs & kDelay) != 0)
-      text += fmt::format("delay_ms = {}\n", TomlNumber(f.delay_ms));
+    const auto text = [](std::string_view value) { return fmt::format("\"{}\"", value); };
+    line(true, "what", text(ToString(f.what)));
+    line(true, "where", text(ToString(f.where)));
+    line(f.at_step > 0, "at_step", fmt::format("{}", f.at_step));
+    line(f.mean_time_between_steps != 0, "mean_time_between_steps",
+         TomlNumber(f.mean_time_between_steps));
+    line(f.during != FaultMoment::kBegin, "during", text(ToString(f.during)));
+    line(f.for_steps > 0, "for_steps", fmt::format("{}", f.for_steps));
+    line(f.for_s != 0, "for_s", TomlNumber(f.for_s));
+    line((needs & kFactor) != 0, "factor", TomlNumber(f.factor));
+    line(f.rate_mbit != 0, "rate_mbit", TomlNumber(f.rate_mbit));
+    line((needs & kDelay) != 0, "delay_ms", TomlNumber(f.delay_ms));
   }
-  return text;
+  return lines;
 }
 
 std::vector<Fault> DrawFaults(const std::vector<Fault>& faults, const FaultBounds& bounds,

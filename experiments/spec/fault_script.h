@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/spec/spec_line.h"
 #include "netem/topology/toml_tree.h"
 
 namespace longhaul {
@@ -80,7 +81,7 @@ struct FaultBounds {
 absl::StatusOr<std::vector<Fault>> ReadFaults(const TomlValue& root, const FaultBounds& bounds);
 
 // [[fault]] tables that ReadFaults reads back to equal values.
-std::string FaultsText(const std::vector<Fault>& faults);
+SpecLines FaultLines(const std::vector<Fault>& faults);
 
 // The script with its draws made: every fault has an at_step and no mean, "any group" is a group.
 // By step, then in the order of the script. Equal (faults, bounds, seed) give equal scripts on

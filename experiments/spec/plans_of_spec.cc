@@ -104,38 +104,8 @@ std::vector<int> RanksOfStages(const RunSpec& spec) {
   return program.ok() ? std::move(program->rank_of_stage) : ranks;
 }
 
-OuterSpec ToOuterSpec(const RunSpec& spec) {
-  const RunSpec::Outer& outer = spec.outer;
-  const OuterRule* rule = FindOuterRule(outer.algorithm);
-  if (rule == nullptr) return {.inner_steps = outer.inner_steps, .algorithm = outer.algorithm};
-  const int64_t fragments = outer.fragments.value_or(1);
-  return {
-      .inner_steps = outer.inner_steps,
-      .lr = outer.lr,
-      .momentum = outer.momentum,
-      .codec = outer.codec,
-      .algorithm = outer.algorithm,
-      .fragments = fragments,
-      .overlap = outer.overlap_steps.value_or(rule->late_round ? outer.inner_steps / fragments : 0),
-      .mix = outer.mix.value_or(rule->mix),
-      .mean = outer.mean.empty() ? "all" : outer.mean,
-      .cluster = outer.cluster_groups.value_or(0),
-      .global_every = outer.global_every.value_or(0),
-      .global_codec = outer.global_codec,
-      .warmup = outer.warmup_steps.value_or(0),
-      .lr_schedule = outer.lr_schedule.empty() ? "constant" : outer.lr_schedule,
-      .lr_warmup_rounds = outer.lr_warmup_rounds.value_or(0)};
-}
-
 OuterPlan OuterPlanOf(const RunSpec& spec) {
-  return OuterPlan(ToOuterSpec(spec), Steps(spec), spec.outer.groups,
-                   static_cast<uint64_t>(spec.seed));
-}
-
-std::string InnerOptimizerOf(const RunSpec& spec) {
-  if (!spec.train.optimizer.empty()) return spec.train.optimizer;
-  const OuterRule* rule = FindOuterRule(spec.outer.algorithm);
-  return rule == nullptr ? "adamw" : std::string(rule->inner);
+  return OuterPlan(spec.outer, Steps(spec), spec.outer.groups, static_cast<uint64_t>(spec.seed));
 }
 
 void TakeOuterDefaults(TableReader& r, RunSpec& spec) {
@@ -149,8 +119,7 @@ void TakeOuterDefaults(TableReader& r, RunSpec& spec) {
 
 void CheckOuterTable(TableReader& r, const RunSpec& spec) {
   const RunSpec::Outer& outer = spec.outer;
-  const absl::Status figures =
-      CheckOuterFigures(ToOuterSpec(spec), spec.model.blocks, outer.groups);
+  const absl::Status figures = CheckOuterFigures(spec.outer, spec.model.blocks, outer.groups);
   r.Check(figures.ok(), "algorithm",
           fmt::format("= \"{}\": {}", outer.algorithm, std::string(figures.message())));
   const bool data_parallel = ExchangesGradients(outer.algorithm);
@@ -165,7 +134,7 @@ void CheckOuterTable(TableReader& r, const RunSpec& spec) {
   r.Check(outer.on_group_loss == "end" || (!data_parallel && outer.inner_steps >= 1),
           "on_group_loss",
           "= \"continue\" needs outer steps, at which groups come and go: outer.inner_steps >= 1");
-  r.Check(outer.on_group_loss == "end" || WholeRounds(ToOuterSpec(spec)), "on_group_loss",
+  r.Check(outer.on_group_loss == "end" || WholeRounds(spec.outer), "on_group_loss",
           "= \"continue\": groups come and go when all are equal; want an algorithm in which "
           "all meet, outer.fragments = 1, outer.overlap_steps = 0 and outer.mix = 0");
   r.Check(outer.joiner_source == "member" || outer.on_group_loss == "continue", "joiner_source",

@@ -33,12 +33,9 @@ std::vector<int> RanksOfStages(const RunSpec& spec);
 
 class TableReader;
 
-// The outer step of a run as trainers take it, and when its groups meet over what: whoever counts
-// rounds, exchanges or their bytes asks the plan.
-OuterSpec ToOuterSpec(const RunSpec& spec);
+// When the groups of a run meet over what: whoever counts rounds, exchanges or their bytes asks the
+// plan.
 OuterPlan OuterPlanOf(const RunSpec& spec);
-// The spec's, or its outer algorithm's.
-std::string InnerOptimizerOf(const RunSpec& spec);
 
 // Figures of [outer] that the file leaves to its algorithm.
 void TakeOuterDefaults(TableReader& r, RunSpec& spec);

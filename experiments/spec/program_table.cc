@@ -13,19 +13,29 @@ namespace {
 
 constexpr size_t kWords = 256, kWordBytes = 4096, kVariables = 256;
 constexpr double kLongestS = 30 * 86'400;
-constexpr std::string_view kTables[] = {"program",  "train", "schedule",
-                                        "boundary", "outer", "limits"};
 
-absl::Status ReadRoot(const TomlValue& root, RunSpec& spec) {
+bool InProgram(std::string_view table) {
+  return std::any_of(SpecKeys().begin(), SpecKeys().end(), [&](const SpecKey& key) {
+    return key.table == table && key.in_program.has_value();
+  });
+}
+
+void ReadKeys(TableReader& r, std::string_view table, const SpecNames& names, RunSpec& spec) {
+  for (const SpecKey& key : SpecKeys()) {
+    if (key.table == table && key.in_program)
+      ReadKey(r, key, key.in_program->required, names, spec);
+  }
+}
+
+absl::Status ReadRoot(const TomlValue& root, const SpecNames& names, RunSpec& spec) {
   TableReader r(root, "");
-  r.Require("seed", &spec.seed);
-  for (const std::string_view table : kTables) r.Skip(std::string(table));
+  ReadKeys(r, "", names, spec);
+  r.Skip("program");
   for (const std::string_view table : SpecTables()) {
-    const bool read = std::find(std::begin(kTables), std::end(kTables), table) != std::end(kTables);
-    r.Check(read || !r.Has(std::string(table)), std::string(table),
+    if (InProgram(table)) r.Skip(std::string(table));
+    r.Check(InProgram(table) || !r.Has(std::string(table)), std::string(table),
             "is of longhaul's own models; what a [program] trains is its own");
   }
-  r.Within("seed", spec.seed, 0, std::numeric_limits<int64_t>::max());
   return r.Finish();
 }
 
@@ -83,31 +93,23 @@ absl::Status ReadProgram(const TomlValue& root, RunSpec::Program& program) {
 }
 
 absl::Status ReadRanks(const TomlValue& root, const SpecNames& names, RunSpec& spec) {
-  TableReader train(root, "train"), schedule(root, "schedule"), boundary(root, "boundary"),
-      outer(root, "outer"), limits(root, "limits");
-  train.Allow("tokens", &spec.train.tokens);
-  schedule.Require("stages", &spec.schedule.stages);
-  if (schedule.status().ok()) schedule.Within("stages", spec.schedule.stages, 1, kMaxRanks);
-  for (const auto& [key, codec] :
-       {std::pair("forward", &spec.boundary.forward), {"backward", &spec.boundary.backward}}) {
-    boundary.Allow(key, codec);
-    if (boundary.Has(key)) boundary.Known(key, *codec, names.codec);
-    boundary.Check(*codec == "none" || spec.schedule.stages > 1, key,
-                   "needs schedule.stages of at least 2: one stage has no boundary");
-  }
-  outer.Allow("groups", &spec.outer.groups);
-  outer.Allow("codec", &spec.outer.codec);
-  outer.Within("groups", spec.outer.groups, 1, kMaxRanks);
-  if (outer.Has("codec")) outer.Known("codec", spec.outer.codec, names.codec);
-  outer.Check(spec.outer.codec == "none" || spec.outer.groups > 1, "codec",
+  for (const std::string_view table : SpecTables()) {
+    if (!InProgram(table)) continue;
+    TableReader r(root, std::string(table));
+    ReadKeys(r, table, names, spec);
+    for (const auto& [key, codec] :
+         {std::pair("forward", &spec.boundary.forward), {"backward", &spec.boundary.backward}}) {
+      r.Check(table != "boundary" || *codec == "none" || spec.schedule.stages > 1, key,
+              "needs schedule.stages of at least 2: one stage has no boundary");
+    }
+    if (table == "outer") {
+      r.Check(spec.outer.codec == "none" || spec.outer.groups > 1, "codec",
               "needs outer.groups of at least 2: one group meets nobody");
-  outer.Check(spec.schedule.stages * spec.outer.groups <= kMaxRanks, "groups",
+      r.Check(spec.schedule.stages * spec.outer.groups <= kMaxRanks, "groups",
               fmt::format("= {} with schedule.stages = {}; want a product of at most {}",
                           spec.outer.groups, spec.schedule.stages, kMaxRanks));
-  limits.Allow("threads", &spec.limits.threads);
-  limits.Within("threads", spec.limits.threads, 1, 256);
-  for (TableReader* reader : {&train, &schedule, &boundary, &outer, &limits}) {
-    if (absl::Status s = reader->Finish(); !s.ok()) return s;
+    }
+    if (absl::Status s = r.Finish(); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -128,30 +130,23 @@ absl::StatusOr<RunSpec> ReadProgramSpec(const TomlValue& root, const SpecNames& 
   spec.train.batch_rows = spec.train.microbatches = 1;
   spec.boundary.forward = spec.boundary.backward = "none";
   spec.net.transport = "loopback";
-  if (absl::Status s = ReadRoot(root, spec); !s.ok()) return s;
+  if (absl::Status s = ReadRoot(root, names, spec); !s.ok()) return s;
   if (absl::Status s = ReadProgram(root, *spec.program); !s.ok()) return s;
   if (absl::Status s = ReadRanks(root, names, spec); !s.ok()) return s;
   return spec;
 }
 
-std::string ProgramToml(const RunSpec& spec) {
+SpecLines ProgramLines(const RunSpec& spec) {
+  if (!spec.program) return {};
   const RunSpec::Program& program = *spec.program;
-  std::string text =
-      fmt::format("seed = {}\n\n[program]\ncommand = {}\n", spec.seed, Quoted(program.command));
-  if (!program.folder.empty()) text += fmt::format("folder = {}\n", TomlQuote(program.folder));
-  text += fmt::format("timeout_s = {}\n", TomlNumber(program.timeout_s));
-  if (!program.files.empty()) text += fmt::format("files = {}\n", Quoted(program.files));
-  if (!program.environment.empty()) text += "\n[program.environment]\n";
+  SpecLines lines = {{"program", "command", Quoted(program.command)}};
+  if (!program.folder.empty()) lines.push_back({"program", "folder", TomlQuote(program.folder)});
+  lines.push_back({"program", "timeout_s", TomlNumber(program.timeout_s)});
+  if (!program.files.empty()) lines.push_back({"program", "files", Quoted(program.files)});
   for (const auto& [name, value] : program.environment) {
-    text += fmt::format("{} = {}\n", TomlQuote(name), TomlQuote(value));
+    lines.push_back({"program.environment", TomlQuote(name), TomlQuote(value)});
   }
-  if (spec.train.tokens) text += fmt::format("\n[train]\ntokens = {}\n", *spec.train.tokens);
-  return text + fmt::format(
-                    "\n[schedule]\nstages = {}\n\n[boundary]\nforward = {}\nbackward = {}\n\n"
-                    "[outer]\ngroups = {}\ncodec = {}\n\n[limits]\nthreads = {}\n",
-                    spec.schedule.stages, TomlQuote(spec.boundary.forward),
-                    TomlQuote(spec.boundary.backward), spec.outer.groups,
-                    TomlQuote(spec.outer.codec), spec.limits.threads);
+  return lines;
 }
 
 }  // namespace longhaul

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "experiments/spec/spec.h"
+#include "experiments/spec/spec_line.h"
 
 namespace longhaul {
 
@@ -26,7 +25,7 @@ namespace longhaul {
 absl::StatusOr<RunSpec> ReadProgramSpec(const TomlValue& root, const SpecNames& names);
 bool HasProgram(const TomlValue& root);
 
-// The resolved spec, which ReadProgramSpec reads back to an equal value.
-std::string ProgramToml(const RunSpec& spec);
+// The table [program] of a resolved spec.
+SpecLines ProgramLines(const RunSpec& spec);
 
 }  // namespace longhaul

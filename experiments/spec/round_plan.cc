@@ -215,12 +215,13 @@ absl::Status ReadGroupSchedule(const TomlValue& root, RunSpec& spec) {
   return absl::OkStatus();
 }
 
-std::string GroupScheduleText(const RunSpec& spec) {
+SpecLines GroupScheduleLines(const RunSpec& spec) {
   std::string text;
   for (const GroupsFrom& entry : spec.outer.schedule) {
     text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", entry.step, entry.groups);
   }
-  return text.empty() ? "" : fmt::format("schedule = [{}]\n", text);
+  if (text.empty()) return {};
+  return {{"outer", "schedule", fmt::format("[{}]", text)}};
 }
 
 absl::Status CheckFaults(const RunSpec& spec) {

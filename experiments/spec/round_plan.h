@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "experiments/spec/fault_script.h"
 #include "experiments/spec/spec.h"
+#include "experiments/spec/spec_line.h"
 #include "netem/topology/toml_tree.h"
 #include "pp_group/outer/outer_plan.h"
 
@@ -72,8 +73,8 @@ Strike StrikeOf(const Fault& fault, const RoundBounds& bounds);
 // InvalidArgument with file and line. After the rest of the spec has been read.
 absl::Status ReadGroupSchedule(const TomlValue& root, RunSpec& spec);
 
-// The line that ReadGroupSchedule reads back; "": none.
-std::string GroupScheduleText(const RunSpec& spec);
+// The line that ReadGroupSchedule reads back; none where nothing is planned.
+SpecLines GroupScheduleLines(const RunSpec& spec);
 
 // The same as a script: who is not there at first joins when the round ends that ends with the
 // entry's step; who goes leaves before the step after it, so that it is still a member of the outer

@@ -22,68 +22,6 @@
 namespace longhaul {
 namespace {
 
-// Reads keys of one table into a spec, each within its bounds.
-class KeyReader {
- public:
-  KeyReader(TableReader& reader, const SpecNames& names, RunSpec& spec)
-      : reader_(reader), names_(names), spec_(spec) {}
-
-  void Read(const SpecKey& key) {
-    key_ = &key;
-    name_ = std::string(key.name);
-    std::visit([this](auto get) { ReadInto(get(spec_)); }, key.field);
-  }
-
- private:
-  template <typename T>
-  void ReadInto(T* field) {
-    if (key_->required) {
-      reader_.Require(name_, field);
-    } else {
-      reader_.Allow(name_, field);
-    }
-    if (reader_.Has(name_)) Check(*field);
-  }
-  template <typename T>
-  void ReadInto(std::optional<T>* field) {
-    reader_.Allow(name_, field);
-    if (*field) Check(**field);
-  }
-
-  void Check(bool) {}
-  void Check(int64_t value) {
-    const auto& range = std::get<Whole>(key_->domain);
-    reader_.Within(name_, value, range.least, range.most, key_->unit);
-  }
-  void Check(const std::vector<int64_t>& values) {
-    const auto& range = std::get<Wholes>(key_->domain);
-    reader_.Check(values.size() <= range.most_values, name_,
-                  fmt::format("has {} values; want at most {}", values.size(), range.most_values));
-    for (const int64_t value : values) {
-      reader_.Within(name_, value, range.least, range.most, "each");
-    }
-  }
-  void Check(double value) {
-    const auto& range = std::get<Real>(key_->domain);
-    reader_.Within(name_, value, range.least, range.most, key_->unit);
-  }
-  void Check(const std::string& value) {
-    if (const auto* line = std::get_if<Line>(&key_->domain)) {
-      reader_.Line(name_, value, line->most_bytes);
-    } else if (const auto* choice = std::get_if<OneOf>(&key_->domain)) {
-      reader_.OneOf(name_, value, choice->names);
-    } else {
-      reader_.Known(name_, value, names_.*std::get<Known>(key_->domain).names);
-    }
-  }
-
-  TableReader& reader_;
-  const SpecNames& names_;
-  RunSpec& spec_;
-  const SpecKey* key_ = nullptr;
-  std::string name_;
-};
-
 // What keys of one table, and of those before it, must be to each other. Called after each key is
 // within its own bounds, or after the first error, which stands.
 void CheckModel(TableReader& r, const RunSpec& spec) {
@@ -207,9 +145,8 @@ constexpr std::pair<std::string_view, void (*)(TableReader&, const RunSpec&)> kT
 absl::Status ReadTable(const TomlValue& root, std::string_view table, const SpecNames& names,
                        RunSpec& spec) {
   TableReader r(root, std::string(table));
-  KeyReader keys(r, names, spec);
   for (const SpecKey& key : SpecKeys()) {
-    if (key.table == table) keys.Read(key);
+    if (key.table == table) ReadKey(r, key, key.required, names, spec);
   }
   if (table.empty()) {
     for (const std::string_view other : SpecTables()) r.Skip(std::string(other));
@@ -248,11 +185,11 @@ absl::Status CheckLength(const TomlValue& root, RunSpec& spec) {
   }
   r.Within("warmup_steps", *spec.train.warmup_steps, 0, Steps(spec), "steps");
   const int64_t left = Steps(spec) - *spec.train.warmup_steps;
-  r.Check(DecaySteps(spec) <= left, "decay_share",
+  const int64_t decay = DecaySteps(spec.train, Steps(spec));
+  r.Check(decay <= left, "decay_share",
           fmt::format("= {} of {} steps is a decay of {} steps, and {} are left after the warm-up; "
                       "lower it or train.warmup_steps",
-                      spec.train.decay_share.value_or(kDecayShare), Steps(spec), DecaySteps(spec),
-                      left));
+                      spec.train.decay_share.value_or(kDecayShare), Steps(spec), decay, left));
   return r.status();
 }
 
@@ -315,12 +252,6 @@ int64_t Steps(const RunSpec& spec) {
   if (spec.train.steps) return *spec.train.steps;
   const int64_t per_step = TokensPerStep(spec);
   return std::max<int64_t>(1, (*spec.train.tokens + per_step / 2) / per_step);
-}
-
-int64_t DecaySteps(const RunSpec& spec) {
-  if (spec.train.schedule != "wsd") return 0;
-  const double share = spec.train.decay_share.value_or(kDecayShare);
-  return static_cast<int64_t>(std::ceil(share * static_cast<double>(Steps(spec))));
 }
 
 int64_t TrainTokens(const RunSpec& spec) { return Steps(spec) * TokensPerStep(spec); }

@@ -4,7 +4,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "experiments/train/model_of_spec.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/device_check.h"
 #include "pp_group/device_name.h"
@@ -56,9 +55,8 @@ absl::Status TakeGpu(const RunSpec& own, int rank, int64_t bytes, EventSink& sin
   };
   fact(absl::StrCat("gpu_of_rank_", rank), absl::StrCat("cuda:", *gpu));
   fact(absl::StrCat("gpu_memory_of_rank_", rank), *limit);
-  return StatusFromTorch(absl::StrCat("ask cuda:", *gpu, " for its kernel of attention"), [&] {
-    fact("attention", AttentionKernelOf(ToModelSpec(own), ToComputeSpec(own)));
-  });
+  return StatusFromTorch(absl::StrCat("ask cuda:", *gpu, " for its kernel of attention"),
+                         [&] { fact("attention", AttentionKernelOf(own.model, own.train)); });
 }
 
 }  // namespace longhaul

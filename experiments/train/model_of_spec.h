@@ -4,14 +4,9 @@
 #include <vector>
 
 #include "experiments/spec/spec.h"
-#include "pp_group/models/model_spec.h"
 #include "pp_group/schedule/makespan.h"
 
 namespace longhaul {
-
-// The model of a run and what its stages compute on, as pp_group takes them.
-ModelSpec ToModelSpec(const RunSpec& spec);
-ComputeSpec ToComputeSpec(const RunSpec& spec);
 
 // Floating-point operations of a forward pass of the stage over one micro-batch, multiply and add
 // counted as two: 2 for each weight that a token meets (of experts two of all; an embedding is

@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "experiments/record/whole_file.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/safetensors.h"
 #include "experiments/train/weight_files.h"
 
@@ -61,7 +60,7 @@ absl::Status BadWeights(const std::string& path, const std::string& what) {
 }
 
 nlohmann::ordered_json ConfigOf(const RunSpec& spec) {
-  const ModelSpec model = ToModelSpec(spec);
+  const ModelSpec model = spec.model;
   const bool moe = model.kind == "moe";
   nlohmann::ordered_json config = {
       {"architectures", {moe ? "MixtralForCausalLM" : "LlamaForCausalLM"}},
@@ -132,7 +131,7 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std
   if (!files.ok()) return files.status();
   const std::map<std::string, SafeEntry>* const entries = &files->entries;
   std::set<std::string> wanted;
-  for (const ParameterSlot& slot : LayoutOf(ToModelSpec(spec), 0, 1).slots) {
+  for (const ParameterSlot& slot : LayoutOf(spec.model, 0, 1).slots) {
     for (const WeightTensor& tensor : TensorsOf(spec, slot)) {
       const auto found = entries->find(tensor.name);
       if (found == entries->end()) {
@@ -257,8 +256,7 @@ absl::Status MakeWeightFolder(const std::string& folder) {
 absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat,
                                size_t most_bytes) {
   if (absl::Status made = MakeWeightFolder(folder); !made.ok()) return made;
-  const auto parts =
-      Parts(SafeTensorsOf(spec, LayoutOf(ToModelSpec(spec), 0, 1), flat), most_bytes);
+  const auto parts = Parts(SafeTensorsOf(spec, LayoutOf(spec.model, 0, 1), flat), most_bytes);
   const auto count = static_cast<int>(parts.size());
   for (int p = 0; p < count; ++p) {
     const absl::Status written = WritePart(folder, p, count, parts[static_cast<size_t>(p)]);
@@ -277,7 +275,7 @@ absl::Status WriteStageWeights(const std::string& folder, const RunSpec& spec, i
   const auto holders = static_cast<int>(spec.model.expert_parallel);
   const auto part = [&](int s, int holder, const float* values) {
     const StageLayout layout =
-        LayoutOf(OnExpertRank(ToModelSpec(spec), holder), s, stages, spec.schedule.cuts);
+        LayoutOf(OnExpertRank(spec.model, holder), s, stages, spec.schedule.cuts);
     return SafeTensorsOf(spec, layout, values, /*spread_alone=*/holder > 0);
   };
   const int files = stages * holders, index = stage * holders + expert_rank;

@@ -26,7 +26,7 @@ SimulatedClock::SimulatedClock(const RunSpec& spec)
       groups_(spec.outer.groups),
       restarts_(spec.net.slow_start_after_idle),
       seed_(static_cast<uint64_t>(spec.seed)),
-      all_meet_(WholeRounds(ToOuterSpec(spec))),
+      all_meet_(WholeRounds(spec.outer)),
       nodes_(static_cast<size_t>(spec.workers())) {
   std::iota(nodes_.begin(), nodes_.end(), 0);
 }

@@ -14,7 +14,6 @@
 #include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/codec_choice.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/sample_visits.h"
 #include "plugin/core/packet.h"
 #include "pp_group/outer/fragments.h"
@@ -122,7 +121,7 @@ std::optional<size_t> FrameBytes(const Codec& codec, Shape shape, DType dtype) {
 void AddByCodec(const RunSpec& spec, int64_t done, PlannedCrossing crossing,
                 std::vector<PlannedCrossing>& out) {
   int64_t before = done;
-  for (const CodecUntil& codec : CodecsOf(ToOuterSpec(spec))) {
+  for (const CodecUntil& codec : CodecsOf(spec.outer)) {
     const int64_t until = std::min(codec.step, Steps(spec));
     if (until <= before) continue;
     crossing.codec = codec.codec;
@@ -207,7 +206,7 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(
 }
 
 StageLayout LayoutOf(const RunSpec& spec, int64_t stage) {
-  return LayoutOf(OnExpertRank(ToModelSpec(spec), 0), static_cast<int>(stage),
+  return LayoutOf(OnExpertRank(spec.model, 0), static_cast<int>(stage),
                   static_cast<int>(spec.schedule.stages), spec.schedule.cuts);
 }
 

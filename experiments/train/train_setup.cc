@@ -23,7 +23,6 @@
 #include "experiments/train/check_training.h"
 #include "experiments/train/coded_on.h"
 #include "experiments/train/gpu_of_worker.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_corpus.h"
@@ -53,25 +52,15 @@ std::optional<InjectedCompute> ComputeOf(const RunSpec& spec) {
 }  // namespace
 
 TrainSpec ToTrainSpec(const RunSpec& spec) {
-  const RunSpec::Train& t = spec.train;
-  TrainSpec train{.model = ToModelSpec(spec),
+  TrainSpec train{.model = spec.model,
                   .stages = static_cast<int>(spec.schedule.stages),
                   .groups = static_cast<int>(spec.outer.groups),
                   .schedule = spec.schedule.kind,
-                  .microbatches = t.microbatches,
-                  .batch_rows = t.batch_rows,
+                  .microbatches = spec.train.microbatches,
+                  .batch_rows = spec.train.batch_rows,
                   .steps = Steps(spec),
-                  .inner = {.lr = t.lr,
-                            .min_lr_fraction = t.min_lr_fraction,
-                            .warmup_steps = t.warmup_steps.value_or(0),
-                            .decay_steps = DecaySteps(spec),
-                            .beta1 = t.beta1,
-                            .beta2 = t.beta2,
-                            .eps = t.eps,
-                            .weight_decay = t.weight_decay,
-                            .clip_norm = t.clip_norm,
-                            .optimizer = InnerOptimizerOf(spec)},
-                  .outer = ToOuterSpec(spec),
+                  .inner = spec.train,
+                  .outer = spec.outer,
                   .seed = static_cast<uint64_t>(spec.seed),
                   .cuts = spec.schedule.cuts,
                   .mask_gradients = spec.boundary.mask_gradients,
@@ -79,10 +68,10 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .sample_boundaries = SampleBoundaries(spec),
                   .exact_boundaries = SendsExact(spec),
                   .compute = ComputeOf(spec),
-                  .stage_compute = ToComputeSpec(spec),
+                  .stage_compute = spec.train,
                   .chunks = static_cast<int>(spec.schedule.chunks),
                   .depth = static_cast<int>(spec.schedule.depth),
-                  .hash_every = t.hash_every.value_or(0),
+                  .hash_every = spec.train.hash_every.value_or(0),
                   .checkpoint_every = spec.checkpoint.every_steps};
   if (!spec.schedule.csv.empty()) {  // CheckTraining says why where it is no program
     if (auto program = PipelineOf(spec); program.ok()) train.program = *std::move(program);
@@ -242,7 +231,7 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
   fact("threads", at::get_num_threads());
   fact("cpu_path_torch", at::get_cpu_capability());
   fact("cpu_path_codecs", std::string(IsaName(BestIsa())));
-  const absl::StatusOr<std::string> engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
+  const absl::StatusOr<std::string> engine = EngineOf(spec.model, spec.train);
   fact("engine", spec.injected() ? "none: compute is injected" : engine.value_or("none"));
   fact("device", spec.train.device);
   fact("dtype", spec.train.dtype);

@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/whole_file.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
 #include "pp_group/state/checkpoint.h"
 
@@ -189,7 +188,7 @@ absl::Status ExportWeights(const std::string& checkpoints, const RunSpec& spec,
     return absl::AlreadyExistsError(absl::StrCat(
         "export to ", folder, ": it is there and not an empty folder: name a new one"));
   }
-  const ModelSpec model = ToModelSpec(spec);
+  const ModelSpec model = spec.model;
   const auto stages = static_cast<int>(spec.schedule.stages);
   // Group 0 has everything, or each group some experts.
   const auto groups = static_cast<int>(model.expert_parallel);

@@ -85,7 +85,7 @@ absl::Status CheckRun(const RunSpec& run) {
     return absl::InvalidArgumentError(
         "'outer.inner_steps' is 0: there are no rounds; want at least 1");
   }
-  if (!WholeRounds(ToOuterSpec(run))) {
+  if (!WholeRounds(run.outer)) {
     return absl::InvalidArgumentError(fmt::format(
         "'outer.algorithm' is '{}': simulated rounds end with an exchange of everything "
         "between all groups, which nothing overlaps; want \"diloco\"",

@@ -31,11 +31,12 @@ constexpr Entry kOptimizers[] = {
 }  // namespace
 
 double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps) {
-  if (step < spec.warmup_steps) {
-    return spec.lr * static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps);
+  const int64_t warmup = spec.warmup_steps.value_or(0), decay = DecaySteps(spec, steps);
+  if (step < warmup) {
+    return spec.lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
   }
-  const bool decays = spec.decay_steps > 0;
-  const int64_t begin = decays ? steps - spec.decay_steps : spec.warmup_steps;
+  const bool decays = decay > 0;
+  const int64_t begin = decays ? steps - decay : warmup;
   const int64_t length = std::max<int64_t>(1, steps - begin);
   const double progress =
       std::clamp(static_cast<double>(step - begin) / static_cast<double>(length), 0.0, 1.0);
@@ -147,8 +148,9 @@ void InnerOptimizer::ForgetMoments() {
 absl::StatusOr<std::unique_ptr<InnerOptimizer>> NewInnerOptimizer(const AdamWSpec& spec,
                                                                   const Stage& stage) {
   std::string known;
+  const std::string name = spec.optimizer.empty() ? "adamw" : spec.optimizer;
   for (const Entry& entry : kOptimizers) {
-    if (entry.name == spec.optimizer) return entry.make(spec, stage);
+    if (entry.name == name) return entry.make(spec, stage);
     known += (known.empty() ? "" : ", ") + std::string(entry.name);
   }
   return absl::NotFoundError(

@@ -9,33 +9,14 @@
 #include <ATen/core/Tensor.h>
 
 #include "absl/status/statusor.h"
+#include "pp_group/optimizer/adamw_spec.h"
 #include "pp_group/stage.h"
 
 namespace longhaul {
 
-struct AdamWSpec {
-  double lr;  // peak; falls to min_lr_fraction of it over the run's own length
-  double min_lr_fraction = 0.1;
-  int64_t warmup_steps = 0;  // linear
-  int64_t decay_steps = 0;   // 0: half a cosine; else constant, then a line over so many last steps
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double weight_decay = 0.1;  // of matrices (embeddings and head included), not of vectors
-  // Largest gradient norm of one clip group: the embeddings, each block, the final norm with the
-  // head. Per block, not per model: no traffic between stages, and the same training for every S.
-  // infinity: off.
-  double clip_norm = 1.0;
-  std::string optimizer = "adamw";  // a name of InnerOptimizerNames()
-  // Of AdamW: the elements of a vector that is a summand of the residual stream (StreamVectors) have
-  // one second moment, of their mean square, so that a step leaves no subspace that its gradients
-  // lie in.
-  bool joint_stream_moments = false;
-  int64_t settled = 0;  // of "onebit-adam": after so many steps the second moment stays
-};
-
 // Rate of inner step `step` (0-based) of a run of `steps`: (step + 1) / warmup of the peak during
-// warm-up, then half a cosine from the peak down to min_lr_fraction of it after the last step. With
-// decay_steps: the peak, whatever `steps` is, and a line down to min_lr_fraction over the last
-// decay_steps.
+// warm-up, then half a cosine from the peak down to min_lr_fraction of it after the last step. Of
+// "wsd": the peak, whatever `steps` is, and a line down to min_lr_fraction over the last DecaySteps.
 double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps);
 
 // Squared gradient norms of each clip group of a stage: of what all ranks that run it hold alike,

@@ -52,7 +52,7 @@ class DataParallel : public OuterAlgorithm {
     std::unique_ptr<DataParallel> average(new DataParallel(*FindOuterRule(spec.algorithm)));
     average->inner_ = rank.inner;
     average->steps_ = rank.plan.steps();
-    average->warmup_ = spec.warmup;
+    average->warmup_ = spec.warmup();
     average->first_moment_ = rank.first_moment;
     average->groups_ = rank.place.groups;
     average->experts_ = std::move(rank.experts);

@@ -18,15 +18,14 @@ absl::StatusOr<std::unique_ptr<Diloco>> Diloco::Create(const OuterSpec& spec, Ou
   std::unique_ptr<Diloco> diloco(new Diloco(rank.plan));
   diloco->lr_ = spec.lr;
   diloco->mu_ = static_cast<float>(spec.momentum);
-  diloco->mix_ = spec.mix;
+  diloco->mix_ = spec.kept();
   diloco->alone_ = spec.lr == 1 && spec.momentum == 0 && spec.codec == "none" &&
-                   spec.overlap == 0 && spec.lr_schedule == "constant" &&
-                   spec.lr_warmup_rounds == 0;
+                   spec.overlap() == 0 && spec.steady() && spec.rate_warmup() == 0;
   diloco->theta_ = rank.host_parameters;
   diloco->theta_start_ = rank.host_parameters.clone();
   diloco->momentum_ = at::zeros_like(rank.host_parameters);
   const int64_t groups = rank.place.groups;
-  for (Fragment& fragment : FragmentsOf(rank.stage->layout(), spec.fragments)) {
+  for (Fragment& fragment : FragmentsOf(rank.stage->layout(), spec.parts())) {
     GroupAverage::Place place = rank.place;
     place.parts = fragment.parts;
     place.fragment += static_cast<int64_t>(diloco->parts_.size());

@@ -28,7 +28,8 @@ class Hierarchical : public OuterAlgorithm {
       place.place.fragment = level;
       if (level == 1) {
         if (!spec.global_codec.empty()) own.codec = spec.global_codec;
-        place.place.noise_group = rank.place.group / static_cast<int>(spec.cluster);
+        place.place.noise_group =
+            rank.place.group / static_cast<int>(spec.cluster_groups.value_or(1));
       }
       auto made = Diloco::Create(own, std::move(place));
       if (!made.ok()) return made.status();

@@ -23,16 +23,16 @@ bool AllMeet(const std::string& algorithm) {
 OuterPlan::OuterPlan(const OuterSpec& spec, int64_t steps, int64_t groups, uint64_t seed)
     : steps_(steps),
       inner_steps_(spec.inner_steps),
-      fragments_(std::max<int64_t>(1, spec.fragments)),
-      overlap_(spec.overlap),
+      fragments_(std::max<int64_t>(1, spec.parts())),
+      overlap_(spec.overlap()),
       gradients_(ExchangesGradients(spec.algorithm)),
       whole_rounds_(WholeRounds(spec)),
       groups_(groups),
-      cluster_(std::max<int64_t>(1, spec.cluster)),
-      global_every_(std::max<int64_t>(1, spec.global_every)),
+      cluster_(std::max<int64_t>(1, spec.cluster_groups.value_or(0))),
+      global_every_(std::max<int64_t>(1, spec.global_every.value_or(0))),
       seed_(seed),
-      lr_schedule_(spec.lr_schedule),
-      lr_warmup_(spec.lr_warmup_rounds) {
+      lr_schedule_(spec.steady() ? "constant" : spec.lr_schedule),
+      lr_warmup_(spec.rate_warmup()) {
   round_ = gradients_ ? 1 : std::max<int64_t>(1, inner_steps_);
   const OuterRule* rule = FindOuterRule(spec.algorithm);
   if (rule == nullptr) return;

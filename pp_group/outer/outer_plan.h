@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace longhaul {
 
-// How G groups become one training: an algorithm of the table in outer_rules.h, and its figures.
+// How G groups become one training, as a table [outer] gives it: an algorithm of the table in
+// outer_rules.h, and its figures. What is not given is the algorithm's, or none.
 struct OuterSpec {
   // H; 0: groups never meet apart from gradients (G must be 1, or the algorithm one that exchanges
   // gradients).
@@ -15,22 +17,33 @@ struct OuterSpec {
   double momentum = 0.9;       // Nesterov
   std::string codec = "none";  // of the outer delta or the gradients, e.g. "int4-b64-h64+ef"
   std::string algorithm = "diloco";
-  int64_t fragments = 1;  // P, divides H: parts of the parameters that are exchanged one by one
-  int64_t overlap = 0;    // V <= H / P: inner steps between an exchange's begin and its result
-  double mix = 0;         // alpha: the share that local parameters keep when a result comes
-  // The average of an element is over all that meet, or over those that sent it ("senders"): whose
-  // decoded value is not 0.
-  std::string mean = "all";
-  // Of levels: groups g of a cluster have one g / cluster; clusters meet each `global_every` rounds,
-  // with a codec of their own ("": the other).
-  int64_t cluster = 0, global_every = 0;
+  // P, divides H: parts of the parameters that are exchanged one by one.
+  std::optional<int64_t> fragments = {};
+  // V <= H / P: inner steps between an exchange's begin and its result.
+  std::optional<int64_t> overlap_steps = {};
+  std::optional<double> mix =
+      {};  // alpha: the share that local parameters keep when a result comes
+  // The average of an element is over all that meet ("all", or empty), or over those that sent it
+  // ("senders"): whose decoded value is not 0.
+  std::string mean = {};
+  // Of levels: groups g of a cluster have one g / cluster_groups; clusters meet each `global_every`
+  // rounds, with a codec of their own ("": the other).
+  std::optional<int64_t> cluster_groups = {}, global_every = {};
   std::string global_codec = {};
   // Of gradients: in so many first steps they cross otherwise (CodecsOf).
-  int64_t warmup = 0;
+  std::optional<int64_t> warmup_steps = {};
   // Of outer steps: how the rate goes on from `lr` after so many rounds in which it grows to it.
-  // "constant", "linear" or "cosine": towards 0, which the round after the last would have.
-  std::string lr_schedule = "constant";
-  int64_t lr_warmup_rounds = 0;
+  // "constant" (or empty), "linear" or "cosine": towards 0, which the round after the last would have.
+  std::string lr_schedule = {};
+  std::optional<int64_t> lr_warmup_rounds = {};
+
+  // What is taken.
+  int64_t parts() const { return fragments.value_or(1); }
+  int64_t overlap() const;
+  double kept() const;  // alpha
+  int64_t warmup() const { return warmup_steps.value_or(0); }
+  bool steady() const { return lr_schedule.empty() || lr_schedule == "constant"; }
+  int64_t rate_warmup() const { return lr_warmup_rounds.value_or(0); }
 };
 
 // A codec up to and with a step.
@@ -47,7 +60,7 @@ bool AllMeet(const std::string& algorithm);  // in every exchange
 // Every exchange is between all groups and over all parameters, applied where it is begun, and nothing local is kept: the
 // groups are equal after it.
 inline bool WholeRounds(const OuterSpec& spec) {
-  return spec.fragments == 1 && spec.overlap == 0 && spec.mix == 0 && AllMeet(spec.algorithm);
+  return spec.parts() == 1 && spec.overlap() == 0 && spec.kept() == 0 && AllMeet(spec.algorithm);
 }
 
 // One exchange between the groups.

@@ -158,18 +158,34 @@ std::vector<std::string_view> InnerOptimizerNames() {
   return {std::begin(kInner), std::end(kInner)};
 }
 
+int64_t OuterSpec::overlap() const {
+  const OuterRule* rule = FindOuterRule(algorithm);
+  const bool late = rule != nullptr && rule->late_round;
+  return overlap_steps.value_or(late ? inner_steps / parts() : 0);
+}
+
+double OuterSpec::kept() const {
+  const OuterRule* rule = FindOuterRule(algorithm);
+  return mix.value_or(rule == nullptr ? 0 : rule->mix);
+}
+
+std::string InnerOptimizerOf(const std::string& given, std::string_view algorithm) {
+  const OuterRule* rule = FindOuterRule(algorithm);
+  return !given.empty() ? given : rule == nullptr ? "adamw" : std::string(rule->inner);
+}
+
 // Of Deep Gradient Compression 25 % cross, 6.25, 1.5625 and 0.39 %, then what the spec says.
 std::vector<CodecUntil> CodecsOf(const OuterSpec& spec) {
   constexpr int64_t kEver = std::numeric_limits<int64_t>::max();
   constexpr std::string_view kFalling[] = {"topk-1024of4096+fp16+mc", "topk-256of4096+fp16+mc",
                                            "topk-64of4096+fp16+mc", "topk-16of4096+fp16+mc"};
   const OuterRule* rule = FindOuterRule(spec.algorithm);
-  if (spec.warmup <= 0 || rule == nullptr) return {{kEver, spec.codec}};
-  if (!rule->density_falls) return {{spec.warmup, "none"}, {kEver, spec.codec}};
+  if (spec.warmup() <= 0 || rule == nullptr) return {{kEver, spec.codec}};
+  if (!rule->density_falls) return {{spec.warmup(), "none"}, {kEver, spec.codec}};
   std::vector<CodecUntil> codecs;
   for (const std::string_view codec : kFalling) {
     const auto part = static_cast<int64_t>(codecs.size()) + 1;
-    codecs.push_back({spec.warmup / 4 * part + spec.warmup % 4 * part / 4, std::string(codec)});
+    codecs.push_back({spec.warmup() / 4 * part + spec.warmup() % 4 * part / 4, std::string(codec)});
   }
   codecs.push_back({kEver, spec.codec});
   return codecs;
@@ -180,16 +196,16 @@ namespace {
 absl::Status CheckGradients(const OuterSpec& spec) {
   const OuterRule& rule = *FindOuterRule(spec.algorithm);
   if (rule.crosses != Crosses::kGradients) {
-    if (spec.warmup == 0) return absl::OkStatus();
-    return Bad("outer warmup_steps ", spec.warmup, " are of gradients, and the algorithm '",
+    if (spec.warmup() == 0) return absl::OkStatus();
+    return Bad("outer warmup_steps ", spec.warmup(), " are of gradients, and the algorithm '",
                spec.algorithm, "' sends none; want 0 (lr_warmup_rounds is of the outer rate)");
   }
-  if (spec.lr_schedule != "constant" || spec.lr_warmup_rounds != 0) {
-    return Bad("outer lr_schedule '", spec.lr_schedule, "', lr_warmup_rounds ",
-               spec.lr_warmup_rounds, " are of outer steps, and the algorithm '", spec.algorithm,
-               "' takes none");
+  if (!spec.steady() || spec.rate_warmup() != 0) {
+    return Bad("outer lr_schedule '", spec.steady() ? "constant" : spec.lr_schedule,
+               "', lr_warmup_rounds ", spec.rate_warmup(),
+               " are of outer steps, and the algorithm '", spec.algorithm, "' takes none");
   }
-  if (rule.sends == Sends::kMoment && spec.warmup < 1) {
+  if (rule.sends == Sends::kMoment && spec.warmup() < 1) {
     return Bad("the outer algorithm '", spec.algorithm,
                "' without outer warmup_steps: the second moment settles in them; want 1 or more");
   }
@@ -200,48 +216,34 @@ absl::Status CheckGradients(const OuterSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRate(const OuterSpec& spec) {
-  for (const std::string_view known : {"constant", "linear", "cosine"}) {
-    if (spec.lr_schedule == known && spec.lr_warmup_rounds >= 0) return absl::OkStatus();
-  }
-  return Bad("outer lr_schedule '", spec.lr_schedule, "', lr_warmup_rounds ", spec.lr_warmup_rounds,
-             "; want 'constant', 'linear' or 'cosine', at least 0");
-}
-
 absl::Status CheckEager(const OuterSpec& spec) {
   if (!FindOuterRule(spec.algorithm)->eager) return absl::OkStatus();
-  if (spec.fragments == 1 && spec.mix == 0 && spec.overlap == spec.inner_steps) {
+  if (spec.parts() == 1 && spec.kept() == 0 && spec.overlap() == spec.inner_steps) {
     return absl::OkStatus();
   }
-  return Bad("outer fragments ", spec.fragments, ", overlap_steps ", spec.overlap, ", mix ",
-             spec.mix, ": the algorithm '", spec.algorithm,
+  return Bad("outer fragments ", spec.parts(), ", overlap_steps ", spec.overlap(), ", mix ",
+             spec.kept(), ": the algorithm '", spec.algorithm,
              "' takes everything at once and its result a round later; want 1, inner_steps ",
              spec.inner_steps, ", 0");
 }
 
 absl::Status CheckLevels(const OuterSpec& spec, int64_t groups) {
   const bool levels = FindOuterRule(spec.algorithm)->meets == Meets::kLevels;
+  const int64_t cluster = spec.cluster_groups.value_or(0), every = spec.global_every.value_or(0);
   if (!levels) {
-    if (spec.cluster == 0 && spec.global_every == 0 && spec.global_codec.empty()) {
+    if (cluster == 0 && every == 0 && spec.global_codec.empty()) {
       return absl::OkStatus();
     }
-    return Bad("outer cluster_groups ", spec.cluster, ", global_every ", spec.global_every,
-               ", global_codec '", spec.global_codec, "' are of levels; the algorithm '",
-               spec.algorithm, "' has none");
+    return Bad("outer cluster_groups ", cluster, ", global_every ", every, ", global_codec '",
+               spec.global_codec, "' are of levels; the algorithm '", spec.algorithm, "' has none");
   }
   if (spec.inner_steps == 0) return absl::OkStatus();  // they never meet
-  if (spec.cluster < 1 || spec.global_every < 1 || groups % spec.cluster != 0) {
-    return Bad("outer cluster_groups ", spec.cluster, ", global_every ", spec.global_every,
-               " with ", groups,
+  if (cluster < 1 || every < 1 || groups % cluster != 0) {
+    return Bad("outer cluster_groups ", cluster, ", global_every ", every, " with ", groups,
                " groups: want clusters of a number of groups that divides them, which all "
                "meet after every so many rounds, at least 1");
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckMean(const OuterSpec& spec) {
-  if (spec.mean == "all" || spec.mean == "senders") return absl::OkStatus();
-  return Bad("outer mean '", spec.mean, "'; want 'all' or 'senders'");
 }
 
 }  // namespace
@@ -249,35 +251,29 @@ absl::Status CheckMean(const OuterSpec& spec) {
 absl::Status CheckOuterFigures(const OuterSpec& spec, int64_t blocks, int64_t groups) {
   if (absl::Status s = CheckOuterName(spec.algorithm); !s.ok()) return s;
   if (absl::Status s = CheckLevels(spec, groups); !s.ok()) return s;
-  if (absl::Status s = CheckMean(spec); !s.ok()) return s;
-  if (absl::Status s = CheckRate(spec); !s.ok()) return s;
   if (absl::Status s = CheckGradients(spec); !s.ok()) return s;
   if (absl::Status s = CheckEager(spec); !s.ok()) return s;
   const OuterRule& rule = *FindOuterRule(spec.algorithm);
   if (rule.meets == Meets::kPairs && groups < 2 && spec.inner_steps > 0) {
     return Bad("the outer algorithm '", spec.algorithm, "' with 1 group: it has nobody to meet");
   }
-  if (!rule.overlaps && (spec.fragments != 1 || spec.overlap != 0 || spec.mix != 0)) {
-    return Bad("outer fragments ", spec.fragments, ", overlap_steps ", spec.overlap, ", mix ",
-               spec.mix, ": the algorithm '", spec.algorithm,
+  if (!rule.overlaps && (spec.parts() != 1 || spec.overlap() != 0 || spec.kept() != 0)) {
+    return Bad("outer fragments ", spec.parts(), ", overlap_steps ", spec.overlap(), ", mix ",
+               spec.kept(), ": the algorithm '", spec.algorithm,
                "' exchanges everything at once and waits for it; want 1, 0, 0");
   }
-  if (spec.fragments < 1 || spec.overlap < 0 || !(spec.mix >= 0 && spec.mix <= 1)) {
-    return Bad("outer fragments ", spec.fragments, ", overlap_steps ", spec.overlap, ", mix ",
-               spec.mix, ": want at least 1, at least 0, 0 to 1");
-  }
-  if (spec.fragments > blocks) {
-    return Bad("outer fragments ", spec.fragments, " of ", blocks,
+  if (spec.parts() > blocks) {
+    return Bad("outer fragments ", spec.parts(), " of ", blocks,
                " blocks: a fragment is at least one block");
   }
-  if (spec.inner_steps % spec.fragments != 0) {
+  if (spec.inner_steps % spec.parts() != 0) {
     return Bad("outer inner_steps ", spec.inner_steps, " is not a multiple of fragments ",
-               spec.fragments);
+               spec.parts());
   }
-  if (spec.overlap > 0 && spec.overlap > spec.inner_steps / spec.fragments) {
-    return Bad("outer overlap_steps ", spec.overlap, ": the next fragment is begun after ",
-               spec.inner_steps / spec.fragments, " steps (inner_steps ", spec.inner_steps,
-               " / fragments ", spec.fragments, "); want at most that");
+  if (spec.overlap() > 0 && spec.overlap() > spec.inner_steps / spec.parts()) {
+    return Bad("outer overlap_steps ", spec.overlap(), ": the next fragment is begun after ",
+               spec.inner_steps / spec.parts(), " steps (inner_steps ", spec.inner_steps,
+               " / fragments ", spec.parts(), "); want at most that");
   }
   return absl::OkStatus();
 }

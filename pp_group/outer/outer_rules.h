@@ -42,6 +42,8 @@ bool ExchangesGradients(std::string_view name);
 
 // The inner optimizers (inner_optimizer.h).
 std::vector<std::string_view> InnerOptimizerNames();
+// The one that is given, or else its outer algorithm's.
+std::string InnerOptimizerOf(const std::string& given, std::string_view algorithm);
 
 // InvalidArgument, one line: figures that the algorithm does not take, that do not fit each other,
 // or a run of so many blocks and groups.

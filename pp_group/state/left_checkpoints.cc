@@ -71,7 +71,7 @@ OuterPlan PlanOf(const Fields& left) {
   if (left.contains("outer_algorithm")) outer.algorithm = left.at("outer_algorithm");
   if (left.contains("outer_fragments")) {
     outer.fragments = NumberOf(left, "outer_fragments");
-    outer.overlap = NumberOf(left, "outer_overlap");
+    outer.overlap_steps = NumberOf(left, "outer_overlap");
     outer.mix = std::atof(left.at("outer_mix").c_str());
   }
   return OuterPlan(outer, NumberOf(left, "steps"));

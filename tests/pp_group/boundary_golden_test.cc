@@ -158,17 +158,8 @@ TEST(AqSgdBoundary, WhatSamplesLeftBehindComesBackWithACheckpoint) {
   }
 }
 
-TEST(AqSgdBoundary, ASampleMustBeWholeInAMessageAndHaveAChannel) {
+TEST(AqSgdBoundary, EverySampleHasAChannel) {
   TrainSpec spec = GoldenSpec();
-  spec.microbatches = 2;
-  const auto why = [&] {
-    return std::string(Trainer::Create(spec, AqSgdRanks(spec), PatternedTokens(1152), TestClock)
-                           .status()
-                           .message());
-  };
-  EXPECT_THAT(why(),
-              testing::HasSubstr("a micro-batch must be one row: 2 micro-batches of 4 rows"));
-  spec = GoldenSpec();
   EXPECT_EQ(SampleChannels(*ProgramOf(spec), 70), 70);
   spec.model.blocks = spec.stages = 4;
   spec.chunks = 2;
@@ -304,31 +295,6 @@ TEST(Subspace, TakesAwayWhatIsNotInIt) {
     EXPECT_LT(far(part(stage->parameters()) - initial - inside), 1e-5) << slot.name;
     EXPECT_LT(far(part(stage->gradients()) - inside), 1e-5) << slot.name;
   }
-}
-
-TEST(Subspace, WhatItCannotHoldIsRefusedInOneLine) {
-  const auto why = [](TrainSpec spec) {
-    const auto made = Trainer::Create(spec, MemoryRanks(spec), SmallCorpus(), TestClock);
-    return std::string(made.status().message());
-  };
-  TrainSpec spec = SmallSpec(2, 1, "llama_aten");
-  spec.subspace = 33;
-  EXPECT_THAT(why(spec), testing::HasSubstr("rank 33: want 1 to the model's width, 32"));
-  spec.subspace = -1;
-  EXPECT_THAT(why(spec), testing::HasSubstr("rank -1: want 1 to"));
-  spec.subspace = 8;
-  spec.model.tied_head = true;
-  EXPECT_THAT(why(spec), testing::HasSubstr("want a head of its own"));
-  spec.model.tied_head = false;
-  spec.stage_compute.dtype = "bfloat16";
-  EXPECT_THAT(why(spec), testing::HasSubstr("want float32 on the CPU"));
-  spec = SmallSpec(2, 1, "moe_aten");
-  spec.subspace = 8;
-  EXPECT_THAT(why(spec), testing::HasSubstr("kind 'moe' is not made for it"));
-  spec = SmallSpec(2, 1);
-  spec.subspace = 8;
-  spec.initial = [](const StageLayout&, float*) { return absl::OkStatus(); };
-  EXPECT_THAT(why(spec), testing::HasSubstr("want the seed's"));
 }
 
 }  // namespace

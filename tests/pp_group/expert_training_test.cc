@@ -327,32 +327,5 @@ TEST(SpreadFailure, OfOneGroupEndsAllAndIsToldAsItWas) {
   EXPECT_THAT(std::string(reports.status().message()), HasSubstr("group 1"));
 }
 
-TEST(SpreadSpec, WhatCannotBeIsRefusedInOneLine) {
-  const auto refusal = [](const std::function<void(TrainSpec&)>& change) {
-    TrainSpec spec = MoeSpec(1, 2, 2);
-    change(spec);
-    const auto trainer =
-        Trainer::Create(spec, LoopbackRanks(spec, {}, 2), SmallCorpus(), TestClock);
-    return std::string(trainer.status().message());
-  };
-  EXPECT_THAT(refusal([](TrainSpec& s) { s.model.expert_parallel = 0; }),
-              HasSubstr("expert_parallel 0, want 1 or more"));
-  EXPECT_THAT(refusal([](TrainSpec& s) { s.model.kind = "llama"; }),
-              HasSubstr("expert_parallel 2: kind 'llama' has no experts"));
-  EXPECT_THAT(refusal([](TrainSpec& s) { s.model.experts = 5; }),
-              HasSubstr("expert_parallel 2 does not divide 5 experts"));
-  EXPECT_THAT(refusal([](TrainSpec& s) { s.outer = {.inner_steps = 4}; }),
-              HasSubstr("want data parallel groups"));
-  EXPECT_THAT(refusal([](TrainSpec& s) { s.groups = 3; }),
-              HasSubstr("expert_parallel 2 with 3 groups"));
-  EXPECT_THAT(refusal([](TrainSpec& s) {
-                s.compute = InjectedCompute{.forward = {absl::ZeroDuration()},
-                                            .backward = {absl::ZeroDuration()},
-                                            .optimizer = absl::ZeroDuration(),
-                                            .sleep = [](absl::Duration) {}};
-              }),
-              HasSubstr("injected compute routes no tokens"));
-}
-
 }  // namespace
 }  // namespace longhaul

@@ -15,7 +15,7 @@ PAGE = ROOT / "docs/reference/command-line.md"
 INTRO = """# Command line
 
 Each command prints its text with `--help`. In a clone the command is `build/longhaul`. Exit status and environment
-variables: [environment](environment.md). Keys of specs: `longhaul spec`.
+variables: [environment](environment.md). Keys of specs: [spec keys](spec-keys.md).
 """
 SECTIONS = {"Arguments", "Options", "Example", "Examples", "Subcommands"}
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -175,6 +176,49 @@ TEST_F(Output, SpecShowsEveryKeyOfAResolvedSpecWithItsDefault) {
     EXPECT_TRUE(value == wanted ||
                 std::strtod(value.c_str(), nullptr) == std::strtod(wanted.c_str(), nullptr))
         << name << ": " << value << " against " << wanted;
+  }
+}
+
+// docs/reference/spec-keys.md is what `spec --json` says: LONGHAUL_WRITE_DOCS=1 writes it.
+TEST_F(Output, TheReferenceOfKeysIsWhatSpecSays) {
+  const CommandResult shown = Stdout("spec --json");
+  ASSERT_EQ(shown.exit_status, 0) << Stderr();
+  const auto cell = [](const json& value) {
+    std::string text = value;
+    for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
+      text.insert(at, 1, '\\');
+    return text;
+  };
+  std::string page =
+      "# Keys of a run spec\n\n`longhaul spec` prints the same list. Tables with keys of their own: "
+      "`[boundary.policy]` and `[boundary.cuts]` ([boundary methods](../boundary-methods.md)), "
+      "`outer.schedule` and `[[fault]]` ([faults](../faults.md)), `[compute]` ([virtual "
+      "time](../virtual-time.md)), `[campaign]` and `[[arm]]` ([campaigns](../campaigns.md)), "
+      "`[program]` ([own program](../own-program.md)).\n";
+  std::string table;
+  const json document = json::parse(shown.output);
+  for (const json& key : document["keys"]) {
+    const std::string path = key["key"];
+    const std::string its = path.substr(0, path.find('.'));
+    if (its != table) {
+      page += "\n## " + std::string(path == its ? "Top level" : "[" + its + "]") +
+              "\n\n| key | meaning | values | default |\n|---|---|---|---|\n";
+      table = its;
+    }
+    const std::string unit = key["unit"];
+    const std::string value =
+        key["required"] ? "required"
+        : key["default"] == "-" || key["default"] == "\"\"" || key["default"] == "[]"
+            ? "not given"
+            : "`" + cell(key["default"]) + "`";
+    page += "| `" + path + "` | " + cell(key["meaning"]) + " | " + cell(key["may_be"]) +
+            (unit.empty() ? "" : " " + unit) + " | " + value + " |\n";
+  }
+  const std::string file = LONGHAUL_RESULTS "/../reference/spec-keys.md";
+  if (std::getenv("LONGHAUL_WRITE_DOCS") != nullptr) {
+    std::ofstream(file) << page;
+  } else {
+    EXPECT_EQ(ReadFile(file), page) << "LONGHAUL_WRITE_DOCS=1 writes it";
   }
 }
 

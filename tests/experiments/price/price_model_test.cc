@@ -15,7 +15,6 @@
 #include <ATen/Parallel.h>
 
 #include "compressors/catalog.h"
-#include "experiments/train/model_of_spec.h"
 #include "pp_group/models/model.h"
 #include "tests/experiments/command/command_line.h"
 
@@ -53,7 +52,7 @@ struct Priced {
   explicit Priced(const RunSpec& wanted, const std::function<void(Stage&)>& change = {})
       : spec(wanted) {
     at::set_num_threads(1);
-    auto made = NewStage(ToModelSpec(spec), {.stage = 0, .stages = 1, .seed = 5});
+    auto made = NewStage(spec.model, {.stage = 0, .stages = 1, .seed = 5});
     EXPECT_TRUE(made.ok()) << made.status();
     whole = *std::move(made);
     whole->parameters().mul_(8);
@@ -177,7 +176,7 @@ ByHand Pipeline(Priced& priced, const std::string& forward, const std::string& b
   std::vector<at::Tensor> held;
   for (int s = 0; s < 3; ++s) {
     stages.push_back(
-        *NewStage(ToModelSpec(priced.spec), {.stage = s, .stages = 3, .seed = 5, .cuts = cuts}));
+        *NewStage(priced.spec.model, {.stage = s, .stages = 3, .seed = 5, .cuts = cuts}));
     Stage& stage = *stages.back();
     EXPECT_TRUE((*weights)->Fill(stage.layout(), stage.parameters().data_ptr<float>()).ok());
     stage.ParametersChanged();

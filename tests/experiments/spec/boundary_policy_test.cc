@@ -38,7 +38,7 @@ TEST(BoundaryPolicy, IsReadWrittenAndNamedInTheRecord) {
   EXPECT_EQ(CodecText(*spec).backward, "int8-b64");
   EXPECT_EQ(CompressedCrossings(*spec), 2);
   EXPECT_EQ(CodecsOf(*spec, 0).forward, "none") << "what it is planned with";
-  EXPECT_THAT(ChangesBesideCodecs(ToToml(*ReadWith({})), text), testing::IsEmpty());
+  EXPECT_THAT(ChangesBesideCodecs(*ReadWith({}), *spec), testing::IsEmpty());
   EXPECT_THAT(ToToml(*ReadWith({})), Not(HasSubstr("policy")));
 }
 

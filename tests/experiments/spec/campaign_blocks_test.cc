@@ -91,7 +91,7 @@ TEST(CampaignBlocks, ReferenceAndControlsAreTheTablesBudgetsAndArms) {
                                            Arm{"A3-bf16-s8", 8, "bf16", "bf16", 14}));
   const RunSpec& order = RunOf(*c, "A2-order").spec;
   EXPECT_EQ(order.train.microbatches, 2);
-  EXPECT_EQ(ToString(ChangesBesideCodecs(ToToml(RunOf(*c, "reference@1").spec), ToToml(order))),
+  EXPECT_EQ(ToString(ChangesBesideCodecs(RunOf(*c, "reference@1").spec, order)),
             "train.microbatches 4 > 2");
 }
 

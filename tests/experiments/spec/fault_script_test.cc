@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/spec/round_plan.h"
+#include "experiments/spec/spec_keys.h"
 
 namespace longhaul {
 namespace {
@@ -94,7 +95,7 @@ TEST(FaultScript, EveryKindReadsBackToEqualFaults) {
   EXPECT_EQ((*faults)[3].where.to, 5);
   EXPECT_TRUE((*faults)[3].where.both_ways);
   EXPECT_TRUE(std::isnan((*faults)[7].factor));
-  const auto again = Read(FaultsText(*faults));
+  const auto again = Read(TomlOf(FaultLines(*faults)));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *faults);
   EXPECT_EQ(Describe((*faults)[0]), "step 40: kill, group 1 stage 0, backward");

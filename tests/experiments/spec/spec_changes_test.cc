@@ -11,11 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::string Resolved(const std::vector<std::string>& sets) {
-  TomlValue root = *ParseToml(kRunToml, "run.toml");
-  for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok());
-  return ToToml(*ReadRunSpec(root, TestNames()));
-}
+RunSpec Resolved(const std::vector<std::string>& sets) { return *ReadWith(sets); }
 
 TEST(SpecChanges, NameTheKeysThatDifferWithBothValues) {
   EXPECT_THAT(SpecChanges(Resolved({}), Resolved({})), IsEmpty());
@@ -34,16 +30,19 @@ TEST(SpecChanges, SeedsArePairedAndNoChange) {
 }
 
 TEST(SpecChanges, KeyOfOneSpecAloneIsAChange) {
-  EXPECT_THAT(SpecChanges("[a]\nx = 1\n", "[a]\nx = 1\ny = 2\n"),
-              ElementsAre(SpecChange{"a.y", "-", "2"}));
-  EXPECT_THAT(SpecChanges("[a]\nx = 1\ny = 2\n", "[a]\nx = 1\n"),
-              ElementsAre(SpecChange{"a.y", "2", "-"}));
+  EXPECT_THAT(SpecChanges(Resolved({}), Resolved({"outer.fragments=1"})),
+              ElementsAre(SpecChange{"outer.fragments", "-", "1"}));
+  EXPECT_THAT(SpecChanges(Resolved({"outer.fragments=1"}), Resolved({})),
+              ElementsAre(SpecChange{"outer.fragments", "1", "-"}));
 }
 
 TEST(SpecChanges, StagesAndBoundaryCodecsAloneMayDifferUnderAQ) {
-  const std::vector<std::string> booked = {"schedule.stages=4", "boundary.forward=none",
-                                           "boundary.backward=none",
-                                           "boundary.mask_gradients=true"};
+  const std::vector<std::string> booked = {"schedule.stages=4",
+                                           "boundary.forward=none",
+                                           "boundary.backward=int4-b64-h64",
+                                           "boundary.mask_gradients=true",
+                                           "boundary.warmup_steps=3",
+                                           "schedule.cuts=[2, 4, 6]"};
   EXPECT_THAT(ChangesBesideCodecs(Resolved({}), Resolved(booked)), IsEmpty());
   for (const char* set : {"train.lr=2e-3", "train.clip_norm=0.25", "schedule.kind=gpipe",
                           "boundary.nmse_every=0", "train.warmup_steps=5", "eval.rows=65",
@@ -67,14 +66,14 @@ TEST(CompressedCrossings, AreSMinusOnePerCompressedDirection) {
 }
 
 TEST(SpecChanges, TablesOfAnArrayAreToldApart) {
-  const std::string one = "[[fault]]\nwhat = \"kill\"\nat_step = 3\n";
-  const std::string two = "[[fault]]\nwhat = \"kill\"\nat_step = 5\n";
-  const auto changes = SpecChanges(one + one, one + two);
-  ASSERT_EQ(changes.size(), 1u);
-  EXPECT_EQ(changes[0].key, "fault[1].at_step");
-  EXPECT_EQ(changes[0].from, "3");
-  EXPECT_EQ(changes[0].to, "5");
-  EXPECT_EQ(SpecChanges(one, one + two).size(), 2u);
+  const auto with = [](std::vector<int64_t> kills) {
+    RunSpec spec = Resolved({});
+    for (const int64_t at : kills) spec.faults.push_back({.at_step = at});
+    return spec;
+  };
+  EXPECT_THAT(SpecChanges(with({3, 3}), with({3, 5})),
+              ElementsAre(SpecChange{"fault[1].at_step", "3", "5"}));
+  EXPECT_EQ(SpecChanges(with({3}), with({3, 5})).size(), 3u) << "what, where, at_step";
 }
 
 }  // namespace

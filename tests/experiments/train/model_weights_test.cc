@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/record/record.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/safetensors.h"
 #include "experiments/train/weight_files.h"
 #include "pp_group/models/model.h"
@@ -46,7 +45,7 @@ RunSpec Spec(const std::string& kind) {
 
 std::unique_ptr<Stage> StageOf(const RunSpec& spec, int stage, int stages) {
   at::set_num_threads(1);
-  auto made = NewStage(ToModelSpec(spec), {.stage = stage, .stages = stages, .seed = 3});
+  auto made = NewStage(spec.model, {.stage = stage, .stages = stages, .seed = 3});
   EXPECT_TRUE(made.ok()) << made.status();
   return *std::move(made);
 }
@@ -156,7 +155,7 @@ TEST(ExportWeights, TakesSpreadExpertsFromTheGroupsThatHaveThem) {
   RunSpec spec = Spec("moe");
   spec.model.expert_parallel = 2;
   spec.schedule.stages = 2;
-  const ModelSpec model = ToModelSpec(spec);
+  const ModelSpec model = spec.model;
   for (int i = 0; i < 4; ++i) {
     const int group = i / 2, stage = i % 2;
     const StageLayout layout = LayoutOf(OnExpertRank(model, group), stage, 2);

@@ -4,7 +4,6 @@
 
 #include <span>
 
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
 #include "experiments/train/weight_files.h"
 #include "pp_group/state/checkpoint.h"
@@ -29,14 +28,14 @@ RunSpec TiedSpec() {
 }
 
 std::vector<float> Initial(const RunSpec& spec, int stage) {
-  const StageLayout layout = LayoutOf(ToModelSpec(spec), stage, 4);
+  const StageLayout layout = LayoutOf(spec.model, stage, 4);
   std::vector<float> flat(static_cast<size_t>(layout.flat_elements));
   InitializeParameters(layout, /*seed=*/3, flat.data());
   return flat;
 }
 
 std::vector<float> FilledBy(const ModelWeights& weights, const RunSpec& spec, int stage) {
-  const StageLayout layout = LayoutOf(ToModelSpec(spec), stage, 4);
+  const StageLayout layout = LayoutOf(spec.model, stage, 4);
   std::vector<float> flat(static_cast<size_t>(layout.flat_elements));
   EXPECT_TRUE(weights.Fill(layout, flat.data()).ok());
   return flat;

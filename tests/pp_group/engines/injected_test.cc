@@ -107,23 +107,5 @@ TEST(InjectedCompute, HasNoLossAndNothingToResume) {
   EXPECT_TRUE(trainer->Step().ok()) << "a refusal must not spend the trainer";
 }
 
-TEST(InjectedCompute, ATableThatCannotBeSleptIsRefused) {
-  SleepClock clock;
-  const TrainSpec good = InjectedSpec(2, 1, clock);
-  const auto refused = [&](const std::function<void(InjectedCompute&)>& spoil) {
-    TrainSpec spec = good;
-    spoil(*spec.compute);
-    const auto trainer =
-        Trainer::Create(spec, MemoryRanks(good), SmallCorpus(), [&clock] { return clock.now(); });
-    return std::string(trainer.status().message());
-  };
-  EXPECT_THAT(refused([](InjectedCompute& c) { c.forward.pop_back(); }), HasSubstr("want 2"));
-  EXPECT_THAT(refused([](InjectedCompute& c) { c.backward[1] = -absl::Seconds(1); }),
-              HasSubstr("want 0 or more"));
-  EXPECT_THAT(refused([](InjectedCompute& c) { c.optimizer = absl::InfiniteDuration(); }),
-              HasSubstr("finite"));
-  EXPECT_THAT(refused([](InjectedCompute& c) { c.sleep = nullptr; }), HasSubstr("sleep"));
-}
-
 }  // namespace
 }  // namespace longhaul

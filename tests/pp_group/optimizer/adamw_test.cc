@@ -37,7 +37,8 @@ TEST(LearningRate, WithoutWarmUpBeginsAtThePeak) {
 }
 
 TEST(LearningRate, WithADecayStaysAtThePeakAndFallsByALine) {
-  const AdamWSpec spec{.lr = 8, .min_lr_fraction = 0.25, .warmup_steps = 2, .decay_steps = 4};
+  const AdamWSpec spec{
+      .lr = 8, .min_lr_fraction = 0.25, .warmup_steps = 2, .schedule = "wsd", .decay_share = 0.3};
   const auto rate = [&](int64_t step, int64_t steps) { return LearningRate(spec, step, steps); };
   EXPECT_DOUBLE_EQ(rate(0, 12), 4);
   EXPECT_DOUBLE_EQ(rate(1, 12), 8);

@@ -35,14 +35,14 @@ OuterSpec Small(const std::string& algorithm) {
                  .codec = "int4-b64+ef",
                  .algorithm = algorithm,
                  .mix = rule.mix};
-  if (rule.overlaps) spec.fragments = 2, spec.overlap = 1;
-  if (rule.eager) spec.fragments = 1, spec.overlap = 4;
+  if (rule.overlaps) spec.fragments = 2, spec.overlap_steps = 1;
+  if (rule.eager) spec.fragments = 1, spec.overlap_steps = 4;
   if (rule.density_falls) spec.codec = "int4-b64+mc";
   // Codecs change after steps 1, 2, 3 and 4, or after 4.
-  if (ExchangesGradients(algorithm)) spec.warmup = 4;
+  if (ExchangesGradients(algorithm)) spec.warmup_steps = 4;
   if (rule.meets == OuterRule::Meets::kLevels) {
     spec.inner_steps = 2;
-    spec.cluster = 2;
+    spec.cluster_groups = 2;
     spec.global_every = 2;
     spec.global_codec = "int8-b64+ef";
   }
@@ -55,11 +55,11 @@ std::vector<Case> Cases() {
     cases.push_back({std::string(name), Small(std::string(name))});
   }
   Case longest{"streaming, as long as can be", Small("streaming")};
-  longest.outer.overlap = 2;
+  longest.outer.overlap_steps = 2;
   cases.push_back(longest);
   Case late{"streaming, one step late", Small("streaming")};
   late.outer.fragments = 1;
-  late.outer.overlap = 4;
+  late.outer.overlap_steps = 4;
   late.outer.mix = 0.25;
   cases.push_back(late);
   return cases;
@@ -179,6 +179,7 @@ TEST(Streaming, OfOneFragmentWithoutOverlapIsDiloco) {
   diloco.outer = {.inner_steps = 4, .lr = 0.6, .momentum = 0.8, .codec = "int4-b64+ef"};
   TrainSpec streaming = diloco;
   streaming.outer.algorithm = "streaming";
+  streaming.outer.mix = 0;
   const History a = RunAll(diloco), b = RunAll(streaming);
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.hashes, b.hashes);
@@ -208,7 +209,7 @@ TEST(Eager, OfOneGroupIsDiloco) {
   diloco.outer = {.inner_steps = 3, .lr = 0.6, .momentum = 0.8};
   TrainSpec eager = diloco;
   eager.outer.algorithm = "eager";
-  eager.outer.overlap = 3;
+  eager.outer.overlap_steps = 3;
   const History a = RunAll(diloco), b = RunAll(eager);
   ASSERT_EQ(a.losses.size(), b.losses.size());
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5) << i;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pp_group/optimizer/adamw.h"
 #include "tests/pp_group/flat_stage.h"
 #include "tests/pp_group/memory_backend.h"
 

@@ -54,8 +54,9 @@ class Replicas {
 // By hand, in binary fractions: two groups of a number each, rate 1/2, momentum 1/2, of which the
 // second is left out of the first average.
 TEST(Eager, AGroupThatWasLeftOutDropsWhatItIsAheadBy) {
-  Replicas run({.inner_steps = 1, .lr = 0.5, .momentum = 0.5, .algorithm = "eager", .overlap = 1},
-               /*steps=*/100, {8});
+  Replicas run(
+      {.inner_steps = 1, .lr = 0.5, .momentum = 0.5, .algorithm = "eager", .overlap_steps = 1},
+      /*steps=*/100, {8});
   run.theta(0)[0] -= 2, run.theta(1)[0] -= 4;
   run.Begin({1, 2, 0});
   // Own halves 1 and 2, with momentum 1.5 and 3 times the rate.
