@@ -18,12 +18,11 @@ int main(int argc, char** argv) {
   longhaul::AddMeasureCommand(app, &exit_status);
   longhaul::AddMergeCommand(app, &exit_status);
   longhaul::AddIngestCommand(app, &exit_status);
-  longhaul::AddAskedCommands(app, &exit_status);
+  longhaul::AddFrameBytesCommand(app, &exit_status);
   longhaul::AddReaderCommands(app, &exit_status);
   longhaul::AddPriceCommand(app, &exit_status);
-  longhaul::AddClockCommand(app, &exit_status);
-  longhaul::AddScaleCommand(app, &exit_status);
-  longhaul::AddPlanCommand(app, &exit_status);
+  longhaul::AddClockCommand(app, {{"scale", longhaul::AnswerScale}, {"plan", longhaul::AnswerPlan}},
+                            &exit_status);
   longhaul::AddScheduleCommand(app, &exit_status);
   longhaul::AddCodecsCommand(app, &exit_status);
   longhaul::AddSpecCommand(app, &exit_status);

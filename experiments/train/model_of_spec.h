@@ -5,7 +5,7 @@
 
 #include "experiments/spec/spec.h"
 #include "pp_group/models/model_spec.h"
-#include "pp_group/schedule/makespan.h"
+#include "pp_group/schedule/clock.h"
 
 namespace longhaul {
 
