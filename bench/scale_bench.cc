@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "experiments/planning/scale.h"
 #include "experiments/spec/known_names.h"
-#include "planning/scale/rounds.h"
 
 namespace {
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "absl/status/status.h"
 
@@ -26,11 +28,13 @@ void AddReaderCommands(CLI::App& app, std::string_view group, int* exit_status);
 void AddExportWeightsCommand(CLI::App& app, int* exit_status);  // for Python
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddIngestCommand(CLI::App& app, int* exit_status);
-void AddAskedCommands(CLI::App& app, int* exit_status);  // by Python
+void AddFrameBytesCommand(CLI::App& app, int* exit_status);  // for Python
 void AddPriceCommand(CLI::App& app, int* exit_status);
-void AddClockCommand(CLI::App& app, int* exit_status);  // for Python
-void AddScaleCommand(CLI::App& app, int* exit_status);  // for Python
-void AddPlanCommand(CLI::App& app, int* exit_status);   // for Python
+// For Python: `answers` by question, beside those that every binary has.
+using ClockAnswer = std::function<absl::Status(const nlohmann::ordered_json& question)>;
+void AddClockCommand(CLI::App& app, std::map<std::string, ClockAnswer> answers, int* exit_status);
+absl::Status AnswerScale(const nlohmann::ordered_json& question);
+absl::Status AnswerPlan(const nlohmann::ordered_json& question);
 void AddScheduleCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddSpecCommand(CLI::App& app, int* exit_status);

@@ -1,20 +1,23 @@
-// `_plan`: the choices of a [plan] with the best placement of each, for Python, which ranks them
-// (python/longhaul/planning/plan).
+// "plan" of `_clock`: the choices of a [plan] with the best placement of each, which Python ranks (python/longhaul/planning/plan).
 //
-// Standard input: {"spec": FILE, "sets": ["a.b=c"...], "pairs": [codec pair...]}; without "pairs" nothing is placed.
-// Standard output: what [plan] says, "links" with their nodes' names, and of each choice what it is, its step and placement,
+// Question: {"spec": FILE, "sets": ["a.b=c"...], "pairs": [codec pair...], "matrix": {"nodes": [NAME...], "paths": [{"from",
+// "to", "delay_ms", "loss", "rate_mbit", "queue_packets"}...]}}; without "pairs" nothing is placed, and without a matrix links
+// are what the spec names.
+// Answer: what [plan] says, "links" with their nodes' names, and of each choice what it is, its step and placement,
 // what its boundaries would send with each pair, and the runs that --write and --next make of it.
-#include <iostream>
-#include <iterator>
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
+#include "experiments/planning/plan.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
-#include "planning/plan/link_matrix.h"
-#include "planning/plan/plan.h"
+#include "netem/topology/topology_file.h"
 #include "pp_group/outer/outer_rules.h"
 
 namespace longhaul {
@@ -66,7 +69,38 @@ ordered_json RowOf(const plan::Plan& whole, const plan::PlanRow& row, ordered_js
           {"reference_toml", ToToml(plan::ReferenceOf(run))}};
 }
 
-absl::StatusOr<ordered_json> AnswerPlan(const ordered_json& request) {
+absl::StatusOr<Topology> LinksOf(const plan::PlanSpec& spec, const ordered_json& request) {
+  if (!request.contains("matrix")) {
+    return MeshNamed(spec.links, static_cast<int>(spec.run.workers()));
+  }
+  Topology links{.profile = spec.links, .nodes = {}, .paths = {}};
+  for (const ordered_json& name : request["matrix"].at("nodes")) {
+    links.nodes.push_back({.name = name.get<std::string>(), .access = std::nullopt});
+  }
+  for (const ordered_json& one : request["matrix"].at("paths")) {
+    PathSpec path{.from = one.at("from").get<int>(),
+                  .to = one.at("to").get<int>(),
+                  .rate = std::nullopt,
+                  .delay = absl::Milliseconds(one.at("delay_ms").get<double>()),
+                  .jitter = absl::ZeroDuration()};
+    path.loss_prob = one.at("loss").get<double>();
+    if (const ordered_json& mbit = one.at("rate_mbit"); !mbit.is_null()) {
+      path.rate = Mbit(mbit.get<double>());
+    }
+    if (const ordered_json& packets = one.at("queue_packets"); !packets.is_null()) {
+      path.queue = QueueDepth{QueueDepth::Unit::kPackets, packets.get<double>()};
+    }
+    // Not Validate: nobody looks these names up, so that a node may be "10.1.2.3".
+    if (absl::Status s = ValidatePath(links, path); !s.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: {}", spec.links, std::string(s.message())));
+    }
+    links.paths.push_back(path);
+  }
+  return links;
+}
+
+absl::StatusOr<ordered_json> Placed(const ordered_json& request) {
   const auto spec =
       plan::ReadPlanSpec(request.at("spec").get<std::string>(),
                          request.at("sets").get<std::vector<std::string>>(), CatalogNames());
@@ -78,9 +112,11 @@ absl::StatusOr<ordered_json> AnswerPlan(const ordered_json& request) {
                          {"ranks", spec->run.ranks()},
                          {"groups", spec->run.outer.groups}};
   if (!request.contains("pairs")) return answer;
-  const absl::StatusOr<plan::Plan> placed = plan::PlaceChoices(*spec, CatalogNames(), RankBytes);
+  absl::StatusOr<Topology> links = LinksOf(*spec, request);
+  if (!links.ok()) return links.status();
+  const absl::StatusOr<plan::Plan> placed =
+      plan::PlaceChoices(*spec, CatalogNames(), *std::move(links), RankBytes);
   if (!placed.ok()) return placed.status();
-  answer["link_notes"] = placed->link_notes;
   answer["lossy"] = std::any_of(placed->links.paths.begin(), placed->links.paths.end(),
                                 [](const PathSpec& path) { return MeanLoss(path) > 0; });
   answer["left_out"] = ordered_json::array();
@@ -92,23 +128,13 @@ absl::StatusOr<ordered_json> AnswerPlan(const ordered_json& request) {
   return answer;
 }
 
-absl::Status Answer() {
-  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  try {
-    const absl::StatusOr<ordered_json> answer = AnswerPlan(ordered_json::parse(text));
-    if (!answer.ok()) return answer.status();
-    fmt::print("{}\n", answer->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("_plan: {}", error.what()));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-void AddPlanCommand(CLI::App& app, int* exit_status) {
-  CLI::App* command = app.add_subcommand("_plan", "")->group("");
-  command->callback([exit_status] { *exit_status = Fail(Answer()); });
+absl::Status AnswerPlan(const ordered_json& question) {
+  const absl::StatusOr<ordered_json> answer = Placed(question);
+  if (!answer.ok()) return answer.status();
+  fmt::print("{}\n", answer->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  return absl::OkStatus();
 }
 
 }  // namespace longhaul

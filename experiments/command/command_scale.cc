@@ -1,16 +1,13 @@
-// `_scale`: runs in simulated time, for Python, which sweeps and tabulates them (python/longhaul/planning/scale.py).
+// "scale" of `_clock`: runs in simulated time, which Python sweeps and tabulates (python/longhaul/planning/scale.py).
 //
-// Standard input: {"spec": FILE, "sets": ["a.b=c"...], "points": [["a.b=c"...]...], "seeds": N}. Standard output, a line for
-// each point as it is done: {"stages", ..., "seeds": [{"seed", ..., "by_round": [...] where there is one point and seed}]}.
-#include <iostream>
-#include <iterator>
-
+// Question: {"spec": FILE, "sets": ["a.b=c"...], "points": [["a.b=c"...]...], "seeds": N}. Answer, a line for each point as
+// it is done: {"stages", ..., "seeds": [{"seed", ..., "by_round": [...] where there is one point and seed}]}.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
+#include "experiments/planning/scale.h"
 #include "experiments/spec/known_names.h"
-#include "planning/scale/rounds.h"
 
 namespace longhaul {
 namespace {
@@ -69,31 +66,20 @@ absl::StatusOr<ordered_json> PointOf(TomlValue root, const ordered_json& sets, i
   return point;
 }
 
-absl::Status AnswerScale() {
-  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  try {
-    const ordered_json request = ordered_json::parse(text);
-    const absl::StatusOr<TomlValue> root = ReadTomlFile(
-        request.at("spec").get<std::string>(), request.at("sets").get<std::vector<std::string>>());
-    if (!root.ok()) return root.status();
-    const ordered_json& points = request.at("points");
-    for (const ordered_json& sets : points) {
-      const auto point =
-          PointOf(*root, sets, request.at("seeds").get<int64_t>(), points.size() == 1);
-      if (!point.ok()) return point.status();
-      fmt::print("{}\n", point->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
-    }
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("_scale: {}", error.what()));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-void AddScaleCommand(CLI::App& app, int* exit_status) {
-  CLI::App* command = app.add_subcommand("_scale", "")->group("");
-  command->callback([exit_status] { *exit_status = Fail(AnswerScale()); });
+absl::Status AnswerScale(const ordered_json& question) {
+  const absl::StatusOr<TomlValue> root = ReadTomlFile(
+      question.at("spec").get<std::string>(), question.at("sets").get<std::vector<std::string>>());
+  if (!root.ok()) return root.status();
+  const ordered_json& points = question.at("points");
+  for (const ordered_json& sets : points) {
+    const auto point =
+        PointOf(*root, sets, question.at("seeds").get<int64_t>(), points.size() == 1);
+    if (!point.ok()) return point.status();
+    fmt::print("{}\n", point->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace longhaul

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,11 +12,11 @@
 #include "absl/status/statusor.h"
 #include "experiments/command/command.h"
 #include "experiments/command/schedule_best.h"
-#include "experiments/estimates/step_time.h"
 #include "experiments/record/whole_file.h"
+#include "experiments/spec/link_time.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "pp_group/schedule/check.h"
-#include "pp_group/schedule/makespan.h"
+#include "pp_group/schedule/clock.h"
 
 namespace longhaul {
 namespace {
@@ -43,10 +44,10 @@ std::string ColourOf(const Action& action, int chunk) {
   return fmt::format("hsl({}, {}%)", hue, std::min(82, 52 + 14 * chunk));
 }
 
-std::string LinesOf(const std::vector<std::vector<Timeline::Done>>& ranks, double end_s) {
+std::string LinesOf(const std::vector<std::vector<ScheduleClock::Done>>& ranks, double end_s) {
   double shortest = end_s;
   for (const auto& done : ranks) {
-    for (const Timeline::Done& d : done) {
+    for (const ScheduleClock::Done& d : done) {
       if (d.end_s > d.begin_s) shortest = std::min(shortest, d.end_s - d.begin_s);
     }
   }
@@ -55,7 +56,7 @@ std::string LinesOf(const std::vector<std::vector<Timeline::Done>>& ranks, doubl
   std::string text;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     std::string line(static_cast<size_t>(std::llround(std::ceil(end_s / column_s - 1e-9))), '.');
-    for (const Timeline::Done& d : ranks[rank]) {
+    for (const ScheduleClock::Done& d : ranks[rank]) {
       const auto from = static_cast<size_t>(std::llround(d.begin_s / column_s));
       const auto to = static_cast<size_t>(std::llround(d.end_s / column_s));
       for (size_t c = from; c < std::min(to, line.size()); ++c) line[c] = MarkOf(d.action);
@@ -66,7 +67,7 @@ std::string LinesOf(const std::vector<std::vector<Timeline::Done>>& ranks, doubl
 }
 
 std::string SvgOf(const PipelineProgram& program,
-                  const std::vector<std::vector<Timeline::Done>>& ranks, double end_s,
+                  const std::vector<std::vector<ScheduleClock::Done>>& ranks, double end_s,
                   const std::string& title) {
   constexpr double kWidth = 1000, kRow = 26, kLeft = 60, kTop = 34;
   const double scale = kWidth / end_s;
@@ -80,7 +81,7 @@ std::string SvgOf(const PipelineProgram& program,
     const double y = kTop + kRow * static_cast<double>(rank);
     const std::vector<int> held = program.StagesOf(static_cast<int>(rank));
     svg += fmt::format("<text x=\"8\" y=\"{:.1f}\">rank {}</text>\n", y + 16, rank);
-    for (const Timeline::Done& d : ranks[rank]) {
+    for (const ScheduleClock::Done& d : ranks[rank]) {
       const double width = (d.end_s - d.begin_s) * scale;
       if (width <= 0) continue;
       const auto at = std::find(held.begin(), held.end(), d.action.stage);
@@ -111,33 +112,21 @@ std::string SvgOf(const PipelineProgram& program,
   return svg + "</svg>\n";
 }
 
-// Forward one unit, backward two (I and W one each) of every stage, links that take no time.
-PipelineCosts UnitCosts(const PipelineProgram& program) {
-  const size_t stages = program.rank_of_stage.size();
-  return {
-      .stages = std::vector<PipelineCosts::Stage>(
-          stages, {.forward_s = 1, .backward_s = 2, .input_gradient_s = 1, .weight_gradient_s = 1}),
-      .ranks = std::vector<PipelineCosts::Rank>(program.ranks.size()),
-      .activations = std::vector<PipelineCosts::Wire>(stages),
-      .gradients = std::vector<PipelineCosts::Wire>(stages)};
-}
-
 // `title` heads the drawing, as it is: no markup. Text is kColumns characters wide at most, plus the ranks' names.
-// Errors: Timeline's.
+// Errors: ScheduleClock's.
 absl::StatusOr<SchedulePicture> DrawSchedule(const PipelineProgram& program,
                                              const PipelineCosts& costs, const std::string& title) {
-  Timeline timeline(program, costs, Wires::kFullDuplex);
-  const absl::StatusOr<std::vector<double>> ends = timeline.Step();
-  if (!ends.ok()) return ends.status();
+  ScheduleClock clock(program, std::span(&costs, 1));
+  if (absl::Status s = clock.Actions(); !s.ok()) return s;
   double end_s = 0;
-  for (const auto& rank : timeline.done()) {
+  for (const auto& rank : clock.done()) {
     if (!rank.empty()) end_s = std::max(end_s, rank.back().end_s);
   }
   if (!(end_s > 0)) return absl::InvalidArgumentError("schedule: no action takes any time");
-  return SchedulePicture{.text = LinesOf(timeline.done(), end_s) +
+  return SchedulePicture{.text = LinesOf(clock.done(), end_s) +
                                  "digits: forward of that micro-batch; a, b, ...: backward, or its "
                                  "input gradient; A, B, ...: weight gradient; .: waits\n",
-                         .svg = SvgOf(program, timeline.done(), end_s, title)};
+                         .svg = SvgOf(program, clock.done(), end_s, title)};
 }
 
 struct ShowOptions {
@@ -202,23 +191,27 @@ struct ShownCosts {
 
 absl::StatusOr<ShownCosts> CostsShown(const ShowOptions& o, const RunSpec& spec,
                                       const PipelineProgram& program) {
-  if (o.links.empty()) return ShownCosts{.costs = UnitCosts(program)};
+  if (o.links.empty()) {
+    return ShownCosts{
+        .costs = PipelineCosts::Of(
+            program,
+            {.forward_s = 1, .backward_s = 2, .input_gradient_s = 1, .weight_gradient_s = 1})};
+  }
   const absl::StatusOr<OneLink> link = LinkOfProfile(o.links);
   if (!link.ok()) return link.status();
   const auto chunks = static_cast<double>(spec.schedule.chunks);
-  Pipeline p{spec.schedule.kind, program.microbatches, {}, {}, {}};
-  p.program = program;
-  p.stages.assign(program.rank_of_stage.size(),
-                  {.forward_s = o.forward_ms / 1e3 / chunks,
-                   .backward_s = o.backward_ms / 1e3 / chunks,
-                   .weight_gradient_s = o.backward_ms / 1e3 / chunks / 2});
-  p.forward.assign(program.rank_of_stage.size() - 1,
-                   {o.message_kb * 1e3, link->rate_bit_per_s, link->one_way_delay_s});
-  p.backward = p.forward;
-  const absl::StatusOr<double> predicted = PredictStepSeconds(p);
+  const double backward_s = o.backward_ms / 1e3 / chunks;
+  const PipelineCosts costs =
+      PipelineCosts::Of(program,
+                        {.forward_s = o.forward_ms / 1e3 / chunks,
+                         .backward_s = backward_s,
+                         .input_gradient_s = backward_s - backward_s / 2,
+                         .weight_gradient_s = backward_s / 2},
+                        WireOf({o.message_kb * 1e3, link->rate_bit_per_s, link->one_way_delay_s}));
+  const absl::StatusOr<double> predicted = StepPeriod(program, costs);
   if (!predicted.ok()) return predicted.status();
   return ShownCosts{
-      .costs = CostsOf(p, program),
+      .costs = costs,
       .times = fmt::format(
           "a rank's F {:g} ms, B {:g} ms (I and W half each), messages of {:g} kB over '{}' ({:g} "
           "Mbit/s, {:g} ms round trip)",

@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   longhaul::AddNetCommand(app, &program, &exit_status);
   longhaul::AddRunCommand(app, &exit_status);
   longhaul::AddMeasureCommand(app, &exit_status);
-  longhaul::AddAskedCommands(app, &exit_status);
+  longhaul::AddFrameBytesCommand(app, &exit_status);
+  longhaul::AddClockCommand(app, {}, &exit_status);
   longhaul::AddWorkerCommand(app, &exit_status);
   const std::string first = argc > 1 ? argv[1] : "--help";
   const auto is_first = [&](const CLI::App* command) { return command->get_name() == first; };

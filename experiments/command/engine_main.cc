@@ -22,11 +22,10 @@ int main(int argc, char** argv) {
   longhaul::AddWorkerCommand(app, &exit_status);
   longhaul::AddIngestCommand(app, &exit_status);
   longhaul::AddDoctorCommand(app, &exit_status);
-  longhaul::AddAskedCommands(app, &exit_status);
+  longhaul::AddFrameBytesCommand(app, &exit_status);
   longhaul::AddExportWeightsCommand(app, &exit_status);
-  longhaul::AddClockCommand(app, &exit_status);
-  longhaul::AddScaleCommand(app, &exit_status);
-  longhaul::AddPlanCommand(app, &exit_status);
+  longhaul::AddClockCommand(app, {{"scale", longhaul::AnswerScale}, {"plan", longhaul::AnswerPlan}},
+                            &exit_status);
   longhaul::AddCompletionCommand(app, &exit_status);
   app.footer(
       "Help for a command: longhaul COMMAND --help. Start with docs/tutorial.md; docs/README.md\n"

@@ -1,7 +1,6 @@
 // `schedule best`: all schedules of a spec's ranks, ranked by the step that P2 predicts.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -12,10 +11,10 @@
 #include "absl/time/time.h"
 #include "experiments/command/command.h"
 #include "experiments/command/schedule_best.h"
-#include "experiments/estimates/step_time.h"
 #include "experiments/estimates/table.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/link_time.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
@@ -50,16 +49,15 @@ struct RankedSchedule {
   bool within = true;    // the memory bound
 };
 
-constexpr BoundaryLink kNoLink = {0, std::numeric_limits<double>::infinity(), 0};
-
-absl::StatusOr<BoundaryLink> LinkFor(const std::string& codec, Shape shape, DType dtype,
-                                     const OneLink& link) {
+// A message's wire on a link.
+absl::StatusOr<Wire> WireFor(const std::string& codec, Shape shape, DType dtype,
+                             const OneLink& link) {
   const std::optional<double> bytes = MessageBytes(codec, shape, dtype);
   if (!bytes) {
     return absl::InvalidArgumentError(
         fmt::format("codec '{}' takes no tensor of {} x {}", codec, shape.rows, shape.cols));
   }
-  return BoundaryLink{*bytes, link.rate_bit_per_s, link.one_way_delay_s};
+  return WireOf({*bytes, link.rate_bit_per_s, link.one_way_delay_s});
 }
 
 // The spec with another schedule for the same ranks.
@@ -98,54 +96,61 @@ std::vector<RunSpec> Candidates(const RunSpec& spec) {
   return out;
 }
 
-Pipeline LinksForNothing(Pipeline p) {
-  std::fill(p.forward.begin(), p.forward.end(), kNoLink);
-  std::fill(p.backward.begin(), p.backward.end(), kNoLink);
-  if (p.tied) p.tied = {kNoLink, kNoLink};
-  return p;
+struct TimedPipeline {
+  PipelineProgram program;
+  PipelineCosts costs;
+};
+
+PipelineCosts LinksForNothing(PipelineCosts costs) {
+  std::fill(costs.activations.begin(), costs.activations.end(), Wire{});
+  std::fill(costs.gradients.begin(), costs.gradients.end(), Wire{});
+  if (costs.tied) costs.tied.emplace();
+  return costs;
 }
 
-// `spec`'s pipeline, whose every rank has this work, over such links: what P2 takes. Bytes are the
-// codecs'; coding takes no time. Errors: PipelineOf's; a codec that takes no such tensor.
-absl::StatusOr<Pipeline> PipelineOver(const RunSpec& spec, const RankCompute& compute,
-                                      const OneLink& link) {
+// `spec`'s pipeline, whose every rank has this work, over such links. Bytes are the codecs'; coding takes
+// no time. Errors: PipelineOf's; a codec that takes no such tensor.
+absl::StatusOr<TimedPipeline> PipelineOver(const RunSpec& spec, const RankCompute& compute,
+                                           const OneLink& link) {
   absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
   if (!program.ok()) return program.status();
   const auto chunks = static_cast<double>(spec.schedule.chunks);
-  Pipeline p{spec.schedule.kind, program->microbatches, {}, {}, {}};
-  p.stages.assign(static_cast<size_t>(spec.stages()),
-                  {.forward_s = compute.forward_s / chunks,
-                   .backward_s = compute.backward_s / chunks,
-                   .weight_gradient_s = compute.splits ? compute.backward_s / chunks / 2 : 0,
-                   .optimizer_s = compute.optimizer_s / chunks});
+  const double backward_s = compute.backward_s / chunks,
+               weight_gradient_s = compute.splits ? backward_s / 2 : 0;
+  PipelineCosts costs =
+      PipelineCosts::Of(*program, {.forward_s = compute.forward_s / chunks,
+                                   .backward_s = backward_s,
+                                   .input_gradient_s = backward_s - weight_gradient_s,
+                                   .weight_gradient_s = weight_gradient_s});
+  for (const int rank : program->rank_of_stage) {
+    costs.ranks[static_cast<size_t>(rank)].step_s += compute.optimizer_s / chunks;
+  }
   const Shape shape = BoundaryShape(spec);
   const DType dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
-  std::map<std::string, absl::StatusOr<BoundaryLink>> known;
-  const auto link_of = [&](const std::string& codec) {
+  std::map<std::string, absl::StatusOr<Wire>> known;
+  const auto wire_of = [&](const std::string& codec) {
     const auto at = known.find(codec);
     return at != known.end()
                ? at->second
-               : known.emplace(codec, LinkFor(codec, shape, dtype, link)).first->second;
+               : known.emplace(codec, WireFor(codec, shape, dtype, link)).first->second;
   };
   for (size_t b = 0; b + 1 < program->rank_of_stage.size(); ++b) {
+    if (program->rank_of_stage[b] == program->rank_of_stage[b + 1]) continue;
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, static_cast<int64_t>(b));
-    const bool crosses = program->rank_of_stage[b] != program->rank_of_stage[b + 1];
-    const auto there = crosses ? link_of(codecs.forward) : kNoLink;
-    const auto back = crosses ? link_of(codecs.backward) : kNoLink;
+    const auto there = wire_of(codecs.forward), back = wire_of(codecs.backward);
     if (!there.ok()) return there.status();
     if (!back.ok()) return back.status();
-    p.forward.push_back(*there);
-    p.backward.push_back(*back);
+    costs.activations[b] = *there;
+    costs.gradients[b] = *back;
   }
   const bool apart = program->rank_of_stage.front() != program->rank_of_stage.back();
   if (const StageLayout ends = LayoutOf(spec, 0); ends.tied && apart) {
-    const auto tied = LinkFor("none", {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
+    const auto tied = WireFor("none", {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
                               DType::kF32, link);
     if (!tied.ok()) return tied.status();
-    p.tied = {*tied, *tied};
+    costs.tied = {*tied, *tied};
   }
-  p.program = *std::move(program);
-  return p;
+  return TimedPipeline{*std::move(program), std::move(costs)};
 }
 
 // All schedules of the table that P ranks, M micro-batches and the model's blocks admit, each with up
@@ -156,17 +161,18 @@ absl::StatusOr<std::vector<RankedSchedule>> RankSchedules(
     std::optional<int64_t> memory_bound, const std::function<int64_t(const RunSpec&)>& memory) {
   std::vector<RankedSchedule> out;
   for (RunSpec& candidate : Candidates(spec)) {
-    const absl::StatusOr<Pipeline> pipeline = PipelineOver(candidate, compute, link);
+    const absl::StatusOr<TimedPipeline> pipeline = PipelineOver(candidate, compute, link);
     if (!pipeline.ok()) return pipeline.status();
-    const absl::StatusOr<double> step_s = PredictStepSeconds(*pipeline);
-    const absl::StatusOr<double> alone_s = PredictStepSeconds(LinksForNothing(*pipeline));
+    const PipelineProgram& program = pipeline->program;
+    const absl::StatusOr<double> step_s = StepPeriod(program, pipeline->costs);
+    const absl::StatusOr<double> alone_s = StepPeriod(program, LinksForNothing(pipeline->costs));
     if (!step_s.ok()) return step_s.status();
     if (!alone_s.ok()) return alone_s.status();
     RankedSchedule ranked{.spec = candidate, .step_s = *step_s, .alone_s = *alone_s};
-    for (const Program& own : pipeline->program->ranks) {
+    for (const Program& own : program.ranks) {
       ranked.activations = std::max(ranked.activations, PeakActivations(own));
     }
-    for (const RankCommunication& rank : Communication(*pipeline->program)) {
+    for (const RankCommunication& rank : Communication(program)) {
       ranked.messages = std::max(ranked.messages, static_cast<int64_t>(rank.sends.size()));
     }
     ranked.memory = memory(candidate);

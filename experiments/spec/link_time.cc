@@ -84,9 +84,12 @@ absl::Status CheckLinks(const Topology& links) {
   return absl::OkStatus();
 }
 
-Wire WireOf(const BoundaryLink& link) {
-  return {.busy_s = 8 * kWireFactor * link.message_bytes / link.rate_bit_per_s,
-          .delay_s = link.one_way_delay_s};
+Wire WireOf(const BoundaryLink& link, LinkPolicy policy) {
+  const bool headers = policy != LinkPolicy::kSerialSlots;
+  Wire wire{.busy_s = 8 * (headers ? kWireFactor : 1) * link.message_bytes / link.rate_bit_per_s,
+            .delay_s = link.one_way_delay_s};
+  if (policy == LinkPolicy::kOneAReceiver) wire.busy_s /= kWireFactor;
+  return wire;
 }
 
 Wire ColdWireOf(const BoundaryLink& link, double connections) {

@@ -5,12 +5,12 @@
 #include "absl/status/status.h"
 #include "experiments/spec/spec.h"
 #include "netem/topology/topology.h"
-#include "pp_group/schedule/wire.h"
+#include "pp_group/schedule/clock.h"
 
 namespace longhaul {
 
-// What a message takes on a link: the one place for predictions of steps (estimates/step_time.h), runs
-// in simulated time (planning/scale) and the simulated clock of a training (train/simulated_clock.h).
+// What a message takes on a link: the one place for predictions of steps, runs in simulated time
+// (planning/scale.h) and the simulated clock of a training (train/simulated_clock.h).
 
 // One direction of a link, and what a message on it has: a first-in-first-out queue (full duplex),
 // which all boundaries from one rank to the same other one share.
@@ -40,8 +40,8 @@ absl::Status CheckLinks(const Topology& links);
 // Wire bytes over payload bytes: a 1514-byte Ethernet frame carries 1448 bytes of a TCP stream.
 constexpr double kWireFactor = 1514.0 / 1448.0;
 
-// Busy for 8 kappa b / R, there one delay after that.
-Wire WireOf(const BoundaryLink& link);
+// Busy for 8 kappa b / R, there one delay after that; the rules of P1 and P3 know no headers (kappa 1).
+Wire WireOf(const BoundaryLink& link, LinkPolicy policy = LinkPolicy::kFullDuplex);
 // The same through a TCP connection, whose window is what its messages have made of it. `connections`:
 // over so many at once, each with a first window of its own.
 Wire ColdWireOf(const BoundaryLink& link, double connections = 1);

@@ -32,7 +32,7 @@ struct TraceSpan {
   int rank;  // of the run: group * P + rank of the pipeline
   TraceLane lane;
   std::string what;  // "2F0"
-  int64_t begin_ns, end_ns;
+  int64_t begin_ns = 0, end_ns = 0;
   // Of an exchange between groups: the step after which it was begun (of gradients: in which they
   // cross), and its fragment; else 0.
   int64_t exchange = 0, fragment = 0;

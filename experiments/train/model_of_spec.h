@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "experiments/spec/spec.h"
-#include "pp_group/schedule/makespan.h"
+#include "pp_group/schedule/clock.h"
 
 namespace longhaul {
 

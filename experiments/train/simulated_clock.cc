@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -11,7 +12,7 @@
 
 #include "compressors/numbers/noise.h"
 #include "experiments/spec/plans_of_spec.h"
-#include "experiments/train/clock_spans.h"
+#include "experiments/spec/round_plan.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "netem/topology/topology_file.h"
@@ -19,6 +20,12 @@
 #include "pp_group/rank_span.h"
 
 namespace longhaul {
+namespace {
+
+int64_t SpanNanoseconds(double s) { return std::llround(s * 1e9); }
+double InMicroseconds(double s) { return std::round(s * 1e6) / 1e6; }
+
+}  // namespace
 
 SimulatedClock::SimulatedClock(const RunSpec& spec)
     : plan_(OuterPlanOf(spec)),
@@ -84,14 +91,10 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
   clock->program_ = *std::move(program);
   clock->links_ = std::move(links);
   const RunSpec::Compute& machine = *spec.compute;
-  const std::vector<PipelineCosts::Stage> seconds = StageSeconds(spec);
-  const size_t boundaries = seconds.size() - 1;
   for (size_t g = 0; g < static_cast<size_t>(spec.outer.groups); ++g) {
     const double speed = machine.group_speed.empty() ? 1 : machine.group_speed[g];
-    PipelineCosts costs{.stages = seconds,
-                        .ranks = std::vector<PipelineCosts::Rank>(clock->program_.ranks.size()),
-                        .activations = std::vector<PipelineCosts::Wire>(boundaries),
-                        .gradients = std::vector<PipelineCosts::Wire>(boundaries)};
+    PipelineCosts costs = PipelineCosts::Of(clock->program_, {});
+    costs.stages = StageSeconds(spec);
     for (PipelineCosts::Stage& stage : costs.stages) {
       for (double* s : {&stage.forward_s, &stage.backward_s, &stage.input_gradient_s,
                         &stage.weight_gradient_s}) {
@@ -106,8 +109,21 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
   if (absl::Status s = clock->PlanBytes(spec); !s.ok()) return s;
   clock->Connect();
   if (spec.outer.on_group_loss == "continue") {
-    clock->elastic_.emplace(spec, clock->program_, clock->nominal_);
-    clock->largest_stage_ = LargestStage(spec);
+    clock->elastic_.emplace(Elastic{
+        // Who is late ends the run: the training knows of nobody that is.
+        .timeline = GroupTimeline(ScriptOf(spec), RoundBoundsOf(spec),
+                                  {.restart_s = spec.compute->restart_s,
+                                   .round_deadline_s = std::numeric_limits<double>::infinity(),
+                                   .peer_deadline_s = spec.net.peer_deadline_s}),
+        .slowdowns = Slowdowns(ScriptOf(spec), spec.schedule.stages, spec.model.tied_head,
+                               [&](int64_t group, const std::vector<Slowdown>& with) {
+                                 PipelineCosts own = clock->nominal_[static_cast<size_t>(group)];
+                                 for (const Slowdown& one : with) one.On(&own);
+                                 // The schedule is proven.
+                                 return StepPeriod(clock->program_, own).value_or(0);
+                               }),
+        .round_deadline_s = spec.outer.round_deadline_s,
+        .largest_stage = LargestStage(spec)});
   }
   return clock;
 }
@@ -133,7 +149,7 @@ void SimulatedClock::Connect() {
   }
   costs_ = nominal_;
   did_.assign(nominal_.size(), false);
-  clock_ = std::make_unique<TrainingClock>(program_, costs_);
+  clock_ = std::make_unique<ScheduleClock>(program_, costs_);
 }
 
 absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
@@ -205,10 +221,12 @@ void SimulatedClock::SetExchangeBytes(int group, int stage, double frame_bytes) 
   told_[{group, stage}] = frame_bytes;
 }
 
-void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace) {
+void SimulatedClock::Send(const OuterExchange& e) {
   const auto begun = plan_.BegunAfter(step_);
   const bool last = plan_.gradients() || begun.back() == e;
-  for (const std::vector<int>& meeting : MeetingsOf(e)) {
+  const auto meetings =
+      elastic_ ? std::vector<std::vector<int>>{elastic_->members} : plan_.Meetings(e);
+  for (const std::vector<int>& meeting : meetings) {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       // What a rank's stages send to the same peer follows each other at once: one message.
       std::vector<int> stages;
@@ -229,122 +247,250 @@ void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace)
           if (from == to) continue;
           const auto src = static_cast<int>(from * ranks_ + rank);
           const auto dst = static_cast<int>(to * ranks_ + rank);
-          Wire wire = WireOf(src, dst, bytes);
-          if (elastic_) wire = elastic_->OnPath(src, dst, wire);
-          wire.both_ways =
-              std::abs(clock_->Seconds(from, rank) - clock_->Seconds(to, rank)) <= wire.delay_s;
-          const Sent sent = clock_->Send(
-              static_cast<int>(e.fragment),
-              {.stage = stages.front(), .from_group = from, .to_group = to, .wire = wire});
-          if (trace == nullptr) continue;
-          trace->push_back({.rank = src,
-                            .lane = TraceLane::kLink,
-                            .what = fmt::format("exchange, stage {}", fmt::join(stages, " and ")),
-                            .begin_ns = SpanNanoseconds(sent.begun),
-                            .end_ns = SpanNanoseconds(sent.arrived),
-                            .exchange = e.begun,
-                            .fragment = e.fragment,
-                            .peer = dst,
-                            .bytes = std::llround(bytes),
-                            .left_ns = SpanNanoseconds(sent.left)});
+          Wire wire = OnPath(src, dst, WireOf(src, dst, bytes));
+          wire.both_ways = std::abs(clock_->free_s()[src] - clock_->free_s()[dst]) <= wire.delay_s;
+          const Sent sent = clock_->Send(static_cast<int>(e.fragment), src, dst, wire);
+          if (trace_ == nullptr) continue;
+          AddSpan({.rank = src,
+                   .lane = TraceLane::kLink,
+                   .what = fmt::format("exchange, stage {}", fmt::join(stages, " and ")),
+                   .exchange = e.begun,
+                   .fragment = e.fragment,
+                   .peer = dst,
+                   .bytes = std::llround(bytes),
+                   .left_ns = SpanNanoseconds(sent.left)},
+                  sent.begun, sent.arrived);
         }
       }
     }
   }
 }
 
-void SimulatedClock::Receive(const OuterExchange& e, std::vector<TraceSpan>* trace) {
-  const std::vector<double> before = Clocks();
+void SimulatedClock::Receive(const OuterExchange& e) {
+  const std::vector<double> before_s = clock_->free_s();
   clock_->Receive(static_cast<int>(e.fragment));
-  const std::vector<double> there = Clocks();
-  if (!plan_.gradients() && ranks_ > 1) {
-    for (int g = 0; g < static_cast<int>(groups_); ++g) {
-      if (clock_->Away(g)) continue;
-      std::vector<double> tell_s = tell_s_[static_cast<size_t>(g)];
-      if (elastic_) elastic_->Hinder(g, &tell_s);
-      clock_->TellAll(g, tell_s);
+  AddSince(before_s, TraceLane::kExchangeWait, "receive", e);
+  if (plan_.gradients() || ranks_ == 1) return;
+  const std::vector<double> there_s = clock_->free_s();
+  for (int g = 0; g < groups(); ++g) {
+    if (clock_->Away(g)) continue;
+    std::vector<double> tell_s = tell_s_[static_cast<size_t>(g)];
+    if (elastic_) {
+      for (const Slowdown& one : elastic_->slowdowns.InStep(g, step_)) {
+        if (one.from < 0 || one.one_way_delay_s < 0) continue;
+        tell_s[static_cast<size_t>(one.from * ranks_ + one.to)] = one.one_way_delay_s;
+      }
+    }
+    clock_->TellAll(g, tell_s);
+  }
+  AddSince(there_s, TraceLane::kExchangeWait, kNormsOfStages, e);
+}
+
+absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
+  ++step_;
+  trace_ = trace;
+  costs_ = nominal_;
+  if (elastic_) Strike(*elastic_);
+  const std::vector<double> begun_s = clock_->free_s();
+  if (absl::Status s = clock_->Actions(); !s.ok()) return s;
+  if (trace != nullptr) AddPipelines(begun_s);
+  const bool meets = groups_ > 1 && plan_.meets();
+  if (meets && plan_.gradients()) {
+    const OuterExchange gradients{.begun = step_, .applied = step_, .fragment = 0};
+    Send(gradients);
+    Receive(gradients);
+  }
+  const std::vector<double> computed_s = clock_->free_s();
+  clock_->Update();
+  AddSince(computed_s, TraceLane::kCompute, "update");
+  const bool gathers = elastic_ && plan_.EndsRound(step_);
+  if (gathers) {
+    if (absl::Status s = Meet(*elastic_); !s.ok()) return s;
+  }
+  for (int g = 0; g < groups(); ++g) did_[static_cast<size_t>(g)] = !clock_->Away(g);
+  if (meets && plan_.exchanges()) {
+    // As pp_group/outer/outer_round.h orders them: what is due is there before the next is begun.
+    for (const OuterExchange& e : plan_.AppliedAfter(step_)) {
+      if (e.begun < step_) Receive(e);
+    }
+    for (const OuterExchange& e : plan_.BegunAfter(step_)) {
+      Send(e);
+      if (e.applied == step_) Receive(e);
     }
   }
-  if (trace == nullptr) return;
-  AddSince(before, there, TraceLane::kExchangeWait, "receive", e, trace);
-  AddSince(there, Clocks(), TraceLane::kExchangeWait, kNormsOfStages, e, trace);
+  AddSince(begun_s, TraceLane::kStep, StepSpanName(step_));
+  told_.clear();
+  if (gathers) EndRound(*elastic_);
+  return absl::OkStatus();
 }
 
-std::vector<double> SimulatedClock::Clocks() const {
-  std::vector<double> clocks;
-  for (int g = 0; g < static_cast<int>(groups_); ++g) {
-    for (int r = 0; r < static_cast<int>(ranks_); ++r) clocks.push_back(clock_->Seconds(g, r));
+// What the script does to the groups before they begin this step.
+void SimulatedClock::Strike(Elastic& elastic) {
+  const int64_t round = plan_.RoundOf(step_);
+  if (plan_.FirstStepOf(round) == step_) elastic.timeline.BeginRound(round);
+  // What a link carries that is down, from its sender's clock on; ranks count from `first`.
+  const auto hold = [this](const Slowdowns::Spell& spell, int64_t first) {
+    if (spell.down_s == 0 || spell.first != step_) return;
+    const auto from = static_cast<int>(first + spell.slowdown.from),
+               to = static_cast<int>(first + spell.slowdown.to);
+    clock_->Hold(from, to, clock_->free_s()[from] + spell.down_s);
+  };
+  for (int g = 0; g < groups(); ++g) {
+    const int64_t first = g * ranks_;
+    if (!elastic.timeline.Trains(g)) clock_->Leave(g);
+    if (clock_->Away(g)) continue;
+    if (const GroupTimeline::RoundFaults* faults = elastic.timeline.FaultsOf(g)) {
+      if (faults->EndsAt() == step_) {
+        elastic.timeline.Ends(g, clock_->Latest(g));
+        clock_->Leave(g);
+        continue;
+      }
+      for (const GroupTimeline::RoundFaults::Stop& stop : faults->stops) {
+        if (stop.step != step_) continue;
+        for (int64_t r = 0; r < ranks_; ++r) {
+          if (stop.stage >= 0 && stop.stage != r) continue;
+          const auto rank = static_cast<int>(first + r);
+          clock_->WaitUntil(rank, clock_->free_s()[rank] + stop.seconds);
+        }
+      }
+    }
+    for (const Slowdowns::Spell& spell : elastic.slowdowns.Inside(g)) hold(spell, first);
+    for (const Slowdown& one : elastic.slowdowns.InStep(g, step_)) {
+      one.On(&costs_[static_cast<size_t>(g)]);
+    }
   }
-  return clocks;
+  for (const Slowdowns::Spell& spell : elastic.slowdowns.between()) hold(spell, 0);
 }
 
-std::vector<std::vector<int>> SimulatedClock::MeetingsOf(const OuterExchange& e) const {
-  if (!elastic_) return plan_.Meetings(e);
-  return {members_};
+// A path between two groups, with what slows it in this step.
+Wire SimulatedClock::OnPath(int64_t from_rank, int64_t to_rank, Wire wire) const {
+  if (!elastic_) return wire;
+  for (const Slowdowns::Spell& s : elastic_->slowdowns.between()) {
+    const bool holds = s.first <= step_ && s.last >= step_;
+    if (!holds || s.slowdown.from != from_rank || s.slowdown.to != to_rank) continue;
+    wire = s.slowdown.On(wire);
+  }
+  return wire;
+}
+
+// Behind the steps of a round: the members of its outer step, who are all there.
+absl::Status SimulatedClock::Meet(Elastic& elastic) {
+  int first = -1, last = -1;  // groups at the outer step
+  for (int g = 0; g < groups(); ++g) {
+    if (clock_->Away(g)) continue;
+    const double now_s = clock_->Latest(g);
+    const GroupTimeline::RoundFaults* faults = elastic.timeline.FaultsOf(g);
+    if (faults != nullptr && faults->in_outer) {
+      elastic.timeline.Ends(g, now_s);
+      clock_->Leave(g);
+      continue;
+    }
+    elastic.timeline.Arrives(g, now_s);
+    if (first < 0 || now_s < clock_->Latest(first)) first = g;
+    if (last < 0 || now_s > clock_->Latest(last)) last = g;
+  }
+  const int64_t round = plan_.RoundOf(step_);
+  const GroupTimeline::Meeting meeting = elastic.timeline.Meet();
+  if (meeting.members.empty()) {
+    return absl::FailedPreconditionError(
+        fmt::format("round {} has no members: nobody holds the weights", round));
+  }
+  const double late_s = clock_->Latest(last) - clock_->Latest(first);
+  if (late_s > elastic.round_deadline_s) {
+    return absl::FailedPreconditionError(fmt::format(
+        "round {}: on the simulated clock group {} is at the outer step {:.3f} s behind group {}, "
+        "and outer.round_deadline_s = {:g} would leave it out, which this training does not do; "
+        "want a longer one",
+        round, last, late_s, first, elastic.round_deadline_s));
+  }
+  elastic.members.assign(meeting.members.begin(), meeting.members.end());
+  for (const int64_t m : elastic.members) {
+    for (int64_t r = 0; r < ranks_; ++r) {
+      clock_->WaitUntil(static_cast<int>(m * ranks_ + r), meeting.begins_s);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// When the members have exchanged.
+void SimulatedClock::EndRound(Elastic& elastic) {
+  double end_s = 0;
+  for (const int m : elastic.members) end_s = std::max(end_s, clock_->Latest(m));
+  elastic.timeline.EndRound(end_s, [&](int64_t group) { return FetchSeconds(elastic, group); });
+  for (int g = 0; g < groups(); ++g) {
+    if (elastic.timeline.Trains(g) && clock_->Away(g)) {
+      clock_->Return(g, elastic.timeline.ready_s(g));
+    }
+  }
 }
 
 // Over the slowest of the paths that its ranks fetch over.
-double SimulatedClock::FetchSeconds(int64_t group) const {
-  BoundaryLink slowest = LinkOf(members_.front() * ranks_, group * ranks_);
-  for (const int64_t m : members_) {
+double SimulatedClock::FetchSeconds(const Elastic& elastic, int64_t group) const {
+  const std::vector<int>& members = elastic.members;
+  BoundaryLink slowest = LinkOf(members.front() * ranks_, group * ranks_);
+  for (const int64_t m : members) {
     for (int64_t r = 0; r < ranks_; ++r) {
       const BoundaryLink path = LinkOf(m * ranks_ + r, group * ranks_ + r);
       slowest.rate_bit_per_s = std::min(slowest.rate_bit_per_s, path.rate_bit_per_s);
       slowest.one_way_delay_s = std::max(slowest.one_way_delay_s, path.one_way_delay_s);
     }
   }
-  return longhaul::FetchSeconds(largest_stage_, static_cast<int64_t>(members_.size()), slowest);
+  return longhaul::FetchSeconds(elastic.largest_stage, static_cast<int64_t>(members.size()),
+                                slowest);
 }
 
-absl::Status SimulatedClock::MeetMembers() {
-  absl::StatusOr<std::vector<int>> members = elastic_->Meet(clock_.get());
-  if (members.ok()) members_ = *std::move(members);
-  return members.status();
+void SimulatedClock::AddSpan(TraceSpan span, double begin_s, double end_s) {
+  span.begin_ns = SpanNanoseconds(begin_s);
+  span.end_ns = SpanNanoseconds(end_s);
+  trace_->push_back(std::move(span));
 }
 
-absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
-  ++step_;
-  costs_ = nominal_;
-  if (elastic_) elastic_->BeforeStep(step_, &costs_, clock_.get());
-  const std::vector<double> begun = Clocks();
-  if (absl::Status s = clock_->Actions(); !s.ok()) return s;
-  if (trace != nullptr) AddPipelines(*clock_, begun, messages_, trace);
-  const bool meets = groups_ > 1 && plan_.meets();
-  if (meets && plan_.gradients()) {
-    const OuterExchange gradients{.begun = step_, .applied = step_, .fragment = 0};
-    Send(gradients, trace);
-    Receive(gradients, trace);
+// What ranks did since they were free then, where that was anything.
+void SimulatedClock::AddSince(const std::vector<double>& before_s, TraceLane lane,
+                              const std::string& what, const OuterExchange& e) {
+  for (size_t rank = 0; trace_ != nullptr && rank < before_s.size(); ++rank) {
+    const double now_s = clock_->free_s()[rank];
+    if (now_s <= before_s[rank]) continue;
+    AddSpan({.rank = static_cast<int>(rank),
+             .lane = lane,
+             .what = what,
+             .exchange = e.begun,
+             .fragment = e.fragment},
+            before_s[rank], now_s);
   }
-  const std::vector<double> computed = Clocks();
-  clock_->Update();
-  if (trace != nullptr) {
-    AddSince(computed, Clocks(), TraceLane::kCompute, "update", {0, 0, 0}, trace);
-  }
-  const bool gathers = elastic_ && plan_.EndsRound(step_);
-  if (gathers) {
-    if (absl::Status s = MeetMembers(); !s.ok()) return s;
-  }
-  for (int g = 0; g < static_cast<int>(groups_); ++g) {
-    did_[static_cast<size_t>(g)] = !clock_->Away(g);
-  }
-  if (meets && plan_.exchanges()) {
-    // As pp_group/outer/outer_round.h orders them: what is due is there before the next is begun.
-    for (const OuterExchange& e : plan_.AppliedAfter(step_)) {
-      if (e.begun < step_) Receive(e, trace);
+}
+
+// Actions, waits and messages of all groups, whose ranks were free at `begun_s`.
+void SimulatedClock::AddPipelines(const std::vector<double>& begun_s) {
+  for (int g = 0; g < groups(); ++g) {
+    for (int64_t rank = g * ranks_; rank < (g + 1) * ranks_; ++rank) {
+      const auto add = [&](TraceLane lane, const std::string& what, double begin_s, double end_s) {
+        if (end_s <= begin_s) return;
+        AddSpan({.rank = static_cast<int>(rank), .lane = lane, .what = what}, begin_s, end_s);
+      };
+      double free_s = begun_s[rank];
+      for (const ScheduleClock::Done& done : clock_->done()[rank]) {
+        add(TraceLane::kWait, "for " + ToString(done.action), free_s, done.begin_s);
+        add(TraceLane::kCompute, ToString(done.action), done.begin_s, done.end_s);
+        free_s = done.end_s;
+      }
+      add(TraceLane::kWait, "for the tied head", free_s, clock_->free_s()[rank]);
     }
-    for (const OuterExchange& e : plan_.BegunAfter(step_)) {
-      Send(e, trace);
-      if (e.applied == step_) Receive(e, trace);
+    for (const ScheduleClock::Carried& c : clock_->carried(g)) {
+      const bool gradient = c.message && c.message->kind == MessageKind::kGradient;
+      const auto direction = gradient ? Direction::kBackward : Direction::kForward;
+      const auto size = c.message ? messages_.find({direction, c.from, c.to}) : messages_.end();
+      AddSpan({.rank = c.from,
+               .lane = TraceLane::kLink,
+               .what = !c.message ? std::string("tied head")
+                                  : fmt::format("{} {}", gradient ? "gradient" : "activation",
+                                                c.message->microbatch),
+               .peer = c.to,
+               .bytes = size == messages_.end() ? 0 : std::llround(size->second),
+               .left_ns = SpanNanoseconds(c.times.left)},
+              c.times.begun, c.times.arrived);
     }
   }
-  if (trace != nullptr) {
-    AddSince(begun, Clocks(), TraceLane::kStep, StepSpanName(step_), {0, 0, 0}, trace);
-  }
-  told_.clear();
-  if (gathers) {
-    elastic_->EndRound([this](int64_t group) { return FetchSeconds(group); }, clock_.get());
-  }
-  return absl::OkStatus();
 }
 
 double SimulatedClock::LeastStepSeconds() const {
@@ -371,8 +517,12 @@ double SimulatedClock::LeastStepSeconds() const {
 }
 
 double SimulatedClock::Seconds(int group, int stage) const {
-  const int rank = program_.rank_of_stage[static_cast<size_t>(stage)];
-  return std::round(clock_->Seconds(group, rank) * 1e6) / 1e6;
+  const int64_t rank = group * ranks_ + program_.rank_of_stage[static_cast<size_t>(stage)];
+  return InMicroseconds(clock_->free_s()[static_cast<size_t>(rank)]);
+}
+
+double SimulatedClock::Latest() const {
+  return InMicroseconds(*std::max_element(clock_->free_s().begin(), clock_->free_s().end()));
 }
 
 }  // namespace longhaul

@@ -9,14 +9,13 @@ deny() {
     bad=1
   fi
 }
-deny compressors 'netem|plugin|pp_group|experiments|planning|tests|torch|ATen|c10|sys'
-deny netem 'compressors|plugin|pp_group|experiments|planning|tests|torch|ATen|c10'
-deny plugin 'netem|pp_group|experiments|planning|tests'
+deny compressors 'netem|plugin|pp_group|experiments|tests|torch|ATen|c10|sys'
+deny netem 'compressors|plugin|pp_group|experiments|tests|torch|ATen|c10'
+deny plugin 'netem|pp_group|experiments|tests'
 deny plugin/core 'plugin/backend|plugin/swarm|torch|ATen|c10'
 deny plugin/swarm 'plugin/backend|torch|ATen|c10'
-deny pp_group 'netem|plugin|experiments|planning|tests'
+deny pp_group 'netem|plugin|experiments|tests'
 deny experiments 'tests'
-deny planning 'tests'
 # Inside python/longhaul: record <- analysis <- report, and analysis <- planning, pricing; commands see all of them.
 unlike() {
   local room=$1 forbidden=$2
@@ -59,26 +58,24 @@ deny netem/queues 'netem/(emulators|kernel|machine|nodes|probes|lab|lab_control)
 deny netem/emulators 'netem/(machine|probes|lab|lab_control)'
 deny netem/probes 'netem/(lab|lab_control)'
 deny netem/lab 'netem/lab_control'
-# Inside experiments: record <- spec <- estimates, and record, spec <- train <- run.
-deny experiments/record 'experiments/(spec|estimates|train|run|command)|planning'
-deny experiments/spec 'experiments/(estimates|train|run|command)|planning'
-deny experiments/estimates 'experiments/(train|run|command)|planning'
-deny experiments/trace 'experiments/(record|spec|estimates|train|elastic|run|command)|planning|torch|ATen|c10'
-deny planning/scale 'experiments/(elastic|run|command)|torch|ATen|c10'
-deny planning/plan 'experiments/(elastic|run|command)|planning/scale|torch|ATen|c10'
-deny experiments/train 'experiments/(estimates|launch|run|command)|planning'
-deny experiments/elastic 'experiments/(estimates|run|command)'
-deny experiments/run 'experiments/(estimates|command)|planning'
-deny experiments/price 'planning|experiments/(estimates|command)'
+# Inside experiments: record <- spec <- estimates, and record, spec <- train <- run; train <- planning <- command.
+deny experiments/record 'experiments/(spec|estimates|train|planning|run|command)'
+deny experiments/spec 'experiments/(estimates|train|planning|run|command)'
+deny experiments/estimates 'experiments/(train|planning|run|command)'
+deny experiments/trace 'experiments/(record|spec|estimates|train|planning|elastic|run|command)|torch|ATen|c10'
+deny experiments/planning 'experiments/(estimates|launch|elastic|run|price|command)|torch|ATen|c10'
+deny experiments/train 'experiments/(estimates|launch|planning|run|command)'
+deny experiments/elastic 'experiments/(estimates|planning|run|command)'
+deny experiments/run 'experiments/(estimates|planning|command)'
+deny experiments/price 'experiments/(estimates|planning|command)'
 for room in record spec estimates train elastic run; do
   deny "experiments/$room" 'experiments/price'
 done
-deny planning 'experiments/price'
 # What runs a campaign's [program] reads its spec, and tells what a worker of ours tells.
 for file in experiments/launch/*; do
   case $file in
-    */program_*) deny "$file" 'experiments/(elastic|price|command)|planning' ;;
-    *) deny "$file" 'experiments/(spec|train|elastic|price|command)|planning' ;;
+    */program_*) deny "$file" 'experiments/(elastic|planning|price|command)' ;;
+    *) deny "$file" 'experiments/(spec|train|planning|elastic|price|command)' ;;
   esac
 done
 # Inside pp_group: the seam (a stage, what it is told) <- engines <- models/model.cc, the one place that chooses. Models

@@ -13,11 +13,11 @@ longhaul_test(experiments/record/record_test.cc experiments/record/record_upgrad
 longhaul_test(experiments/record/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimates/step_time_test.cc experiments/estimates/training_advice_test.cc
+longhaul_test(experiments/spec/link_time_test.cc experiments/estimates/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-target_compile_definitions(experiments_estimates_step_time_test PRIVATE
+target_compile_definitions(experiments_spec_link_time_test PRIVATE
   LONGHAUL_TEST_LOSSY="${CMAKE_CURRENT_SOURCE_DIR}/experiments/virtual/lossy.toml")
-longhaul_test(experiments/spec/fault_script_test.cc experiments/spec/group_course_test.cc
+longhaul_test(experiments/spec/fault_script_test.cc experiments/spec/group_timeline_test.cc
   LIBS longhaul::experiments_data longhaul::pp_schedule LABELS cpu)
 longhaul_test(experiments/spec/compute_table_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
@@ -45,12 +45,21 @@ if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
   longhaul_test(experiments/train/traffic_test.cc experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
     experiments/train/coded_on_test.cc experiments/train/attention_kernel_test.cc experiments/train/seed_systems_test.cc
-    LIBS longhaul::scale LABELS cpu)
+    LIBS longhaul::planning LABELS cpu)
   target_compile_definitions(experiments_train_traffic_test PRIVATE LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs"
     LONGHAUL_CODECS_PAGE="${PROJECT_SOURCE_DIR}/docs/codecs.md")
   longhaul_test(experiments/train/simulated_clock_test.cc experiments/train/simulated_kernel_test.cc
     LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
-  longhaul_test(experiments/train/clocked_groups_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
+  longhaul_test(experiments/train/elastic_clock_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
+  # What the clock says of plans and of runs in simulated time; tests/python/planning has what Python makes of it.
+  longhaul_test(experiments/planning/scale_closed_test.cc LIBS longhaul::planning fmt::fmt LABELS cpu)
+  longhaul_test(experiments/planning/scale_test.cc experiments/planning/scale_clock_test.cc
+    LIBS longhaul::planning fmt::fmt LABELS cpu)
+  target_compile_definitions(experiments_planning_scale_test PRIVATE
+    LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
+  longhaul_test(experiments/planning/plan_test.cc experiments/planning/plan_placement_test.cc
+    LIBS longhaul::planning longhaul::pp_schedule fmt::fmt LABELS cpu)
+  target_compile_definitions(experiments_planning_plan_test PRIVATE LONGHAUL_TEST_ROOT="${PROJECT_SOURCE_DIR}")
   longhaul_test(experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc
     LIBS longhaul::experiments_traffic LABELS cpu)
   # Plays a run's program over the lab's links; bench/virtual_grid.py starts it in guests.
@@ -69,7 +78,9 @@ else()
   longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc
     experiments/train/codec_choice_test.cc experiments/train/whole_tensors_test.cc
     experiments/train/coded_on_test.cc experiments/train/attention_kernel_test.cc experiments/train/seed_systems_test.cc experiments/train/simulated_clock_test.cc experiments/train/simulated_kernel_test.cc
-    experiments/train/clocked_groups_test.cc
+    experiments/train/elastic_clock_test.cc
+    experiments/planning/scale_closed_test.cc experiments/planning/scale_test.cc experiments/planning/scale_clock_test.cc
+    experiments/planning/plan_test.cc experiments/planning/plan_placement_test.cc
     experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.

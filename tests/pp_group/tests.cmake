@@ -6,10 +6,11 @@ target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch)
 target_compile_definitions(pp_group_testing PRIVATE
   LONGHAUL_GOLDEN_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}/golden")
 
-longhaul_test(pp_group/schedule/schedule_test.cc pp_group/schedule/schedule_csv_test.cc pp_group/schedule/training_clock_test.cc
+longhaul_test(pp_group/schedule/schedule_test.cc pp_group/schedule/schedule_csv_test.cc
   pp_group/schedule/tcp_receiver_test.cc pp_group/schedule/tcp_sender_test.cc
   pp_group/schedule/wire_test.cc
   NAME pp_schedule_test LIBS longhaul::pp_schedule LABELS cpu)
+longhaul_test(pp_group/schedule/clock_test.cc NAME pp_clock_test LIBS longhaul::pp_schedule LABELS cpu)
 longhaul_test(pp_group/outer/outer_plan_test.cc NAME pp_outer_plan_test LIBS longhaul::pp_schedule LABELS cpu)
 longhaul_test(pp_group/schedule/schedule_torch_test.cc
   NAME pp_schedule_torch_test LIBS longhaul::pp_schedule LABELS cpu TIMEOUT 300)

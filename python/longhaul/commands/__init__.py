@@ -121,19 +121,14 @@ def engine(*words, **more):
                           restore_signals=False, **more).returncode
 
 
-def engine_lines(verb, request):
-    """The lines of the engine's answer to a request, each JSON as the request is; its refusal is ours."""
-    done = subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), verb], input=json.dumps(request),
+def ask_clock(question, request):
+    """The lines of the answer to a question of `longhaul _clock`, each JSON as the request is; its refusal is ours."""
+    done = subprocess.run([os.environ.get("LONGHAUL_COMMAND", "longhaul"), "_clock"], input=json.dumps({question: request}),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        line = (done.stderr.strip().splitlines() or [f"{verb} ended with {done.returncode}"])[-1]
+        line = (done.stderr.strip().splitlines() or [f"_clock ended with {done.returncode}"])[-1]
         raise Refused(line.removeprefix("longhaul: "))
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def ask_engine(verb, request):
-    """Its answer of one line."""
-    return engine_lines(verb, request)[0]
 
 
 class _NotWritten(Exception):

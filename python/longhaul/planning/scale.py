@@ -1,5 +1,5 @@
 """Runs in simulated time over a product of settings: what seeds say of each point. The runs are the engine's
-(planning/scale); here are the sweep, the intervals, the table, the CSV, the document and the figure.
+(`longhaul _clock`); here are the sweep, the intervals, the table, the CSV, the document and the figure.
 """
 
 import itertools
@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
-from longhaul.commands import engine_lines
+from longhaul.commands import ask_clock
 from longhaul.refusal import Refused
 from longhaul.tables import Column, Measured, Table, cell, csv_rows, csv_text, for_programs, grid_text, number
 from longhaul.toml import shown
@@ -139,7 +139,7 @@ def sweep(spec, sets=(), axes=(), seeds=1):
     request = {"spec": spec, "sets": list(sets), "seeds": seeds,
                "points": [[f"{axis.key}={value}" for axis, value in zip(axes, at)] for at in places]}
     points = []
-    for at, run in zip(places, engine_lines("_scale", request)):
+    for at, run in zip(places, ask_clock("scale", request)):
         points.append(Point(at, run, run.pop("seeds")))
     return Sweep(list(axes), points)
 

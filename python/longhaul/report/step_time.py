@@ -1,4 +1,4 @@
-"""Measured and predicted step time of runs, from the record and the engine's clock of schedules (`longhaul _clock-steps`)."""
+"""Measured and predicted step time of runs, from the record and the engine's clock of schedules (`longhaul _clock`)."""
 
 import json
 import math
@@ -113,9 +113,9 @@ def _steady(steps, synced):
 
 def _ask_clock(questions):
     """What the engine says of specs (and, with "pipelines", of their predicted steps), in their order."""
-    command = [os.environ.get("LONGHAUL_COMMAND", "longhaul"), "_clock-steps"]
+    command = [os.environ.get("LONGHAUL_COMMAND", "longhaul"), "_clock"]
     try:
-        done = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, input=json.dumps({"steps": questions}), capture_output=True, text=True, check=False)
     except OSError as error:
         raise Refused(f"start {command[0]}, which predicts step times: {error.strerror}") from error
     if done.returncode:

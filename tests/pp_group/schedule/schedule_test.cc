@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/schedule/check.h"
-#include "pp_group/schedule/makespan.h"
+#include "pp_group/schedule/clock.h"
 #include "pp_group/schedule/one_stage.h"
 
 namespace longhaul {
@@ -159,26 +159,6 @@ TEST(DeepOneForwardOneBackward, Depth0Is1F1BAndDepthMHasAllForwardsFirst) {
   }
 }
 
-// S = 4, F = 1, B = 2, a delay of 3 either way, so that the round trip is worth two micro-batches.
-// Once full, the last stage never waits if those before it have two more in flight a boundary: a
-// step of 32 takes 96, and what fills and drains it, 3 (1+3) before its first and 3 (2+3) behind its
-// last; 1F1B waits for a round trip again and again.
-TEST(DeepOneForwardOneBackward, WaitsForNoRoundTripThatItsDepthIsWorth) {
-  PipelineCosts costs{
-      .stages = std::vector<PipelineCosts::Stage>(4, {.forward_s = 1, .backward_s = 2}),
-      .ranks = std::vector<PipelineCosts::Rank>(4),
-      .activations = std::vector<PipelineCosts::Wire>(3, {.busy_s = 0, .delay_s = 3}),
-      .gradients = std::vector<PipelineCosts::Wire>(3, {.busy_s = 0, .delay_s = 3})};
-  const auto makespan = [&](const char* name, int depth) {
-    return *Makespan(
-        ProgramOf(*FindSchedule(name), {.ranks = 4, .microbatches = 32, .depth = depth}), costs);
-  };
-  EXPECT_DOUBLE_EQ(makespan("gpipe", 1), 96 + 12 + 15);
-  EXPECT_DOUBLE_EQ(makespan("1f1b-deep", 2), 96 + 12 + 15);
-  EXPECT_GT(makespan("1f1b-deep", 1), 1.1 * (96 + 12 + 15));
-  EXPECT_GT(makespan("1f1b", 0), 1.8 * (96 + 12 + 15));
-}
-
 TEST(CheckShape, NamesWhatAScheduleIsNotMadeFor) {
   const auto refusal = [](const char* name, PipelineShape shape) {
     return std::string(CheckShape(*FindSchedule(name), shape).message());
@@ -305,43 +285,6 @@ TEST(Communication, BetweenStagesOfOneRankThereIsNone) {
   const auto comms = Communication(*Assemble({{F(0, 0), F(1, 0), B(1, 0), B(0, 0)}}));
   EXPECT_THAT(comms[0].sends, testing::IsEmpty());
   EXPECT_THAT(comms[0].receives, testing::IsEmpty());
-}
-
-// V shape, by hand: rank 0 holds stages 0 and 3, rank 1 stages 1 and 2. F = 1, B = 2, wire busy 3,
-// delay 10. 0F0 0-1, arrives 14; 1F0 14-15, 2F0 15-16, arrives 29; 3F0 29-30, 3B0 30-32, arrives
-// 45; 2B0 45-47, 1B0 47-49, arrives 62; 0B0 62-64.
-TEST(Makespan, OfSeveralStagesARankByHand) {
-  const PipelineProgram program =
-      *Assemble({{F(0, 0), F(3, 0), B(3, 0), B(0, 0)}, {F(1, 0), F(2, 0), B(2, 0), B(1, 0)}});
-  const PipelineCosts costs{
-      .stages = std::vector<PipelineCosts::Stage>(4, {.forward_s = 1, .backward_s = 2}),
-      .ranks = std::vector<PipelineCosts::Rank>(2),
-      .activations = std::vector<PipelineCosts::Wire>(3, {.busy_s = 3, .delay_s = 10}),
-      .gradients = std::vector<PipelineCosts::Wire>(3, {.busy_s = 3, .delay_s = 10})};
-  EXPECT_DOUBLE_EQ(*Makespan(program, costs), 64);
-  PipelineCosts tied = costs;  // both ends are on one rank: nothing crosses
-  tied.tied = {{.busy_s = 50, .delay_s = 50}, {.busy_s = 50, .delay_s = 50}};
-  EXPECT_DOUBLE_EQ(*Makespan(program, tied), 64);
-}
-
-// GPipe in two stages, one micro-batch, F = 1, B = 2: 0F 0-1, there 4-14; 1F 14-15, 1B 15-17; back
-// 20-30; 0B 30-32. A head's part leaves rank 1 at 17, behind the gradient on its wire at 20, and has
-// left at 27, there at 37; the lookups' part leaves rank 0 at 32, has left at 39, there at 49. Rank 0
-// goes on at 39 and rank 1 at 49; both take 5 more.
-TEST(Makespan, OfATiedHeadByHand) {
-  const PipelineProgram program = *Assemble({{F(0, 0), B(0, 0)}, {F(1, 0), B(1, 0)}});
-  PipelineCosts costs{
-      .stages = std::vector<PipelineCosts::Stage>(2, {.forward_s = 1, .backward_s = 2}),
-      .ranks = std::vector<PipelineCosts::Rank>(2, {.step_s = 5}),
-      .activations = {{.busy_s = 3, .delay_s = 10}},
-      .gradients = {{.busy_s = 3, .delay_s = 10}}};
-  EXPECT_DOUBLE_EQ(*Makespan(program, costs), 37);
-  costs.tied = {{.busy_s = 7, .delay_s = 10}, {.busy_s = 7, .delay_s = 10}};
-  Timeline timeline(program, costs, Wires::kFullDuplex);
-  EXPECT_EQ(*timeline.Step(), (std::vector<double>{44, 54}));
-  // One wire a receiver: to rank 0 until 30, then until 47; to rank 1 from 32 until 49.
-  Timeline one_wire(program, costs, Wires::kOneAReceiver);
-  EXPECT_EQ(*one_wire.Step(), (std::vector<double>{54, 54}));
 }
 
 }  // namespace

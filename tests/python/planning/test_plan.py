@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import tempfile
 import unittest
 from unittest import mock
@@ -9,7 +10,7 @@ from unittest import mock
 from longhaul.analysis import loss_file
 from longhaul.planning import plan as planning
 from longhaul.planning import scale
-from longhaul.planning.plan import quality, tables
+from longhaul.planning.plan import links, quality, tables
 from longhaul.planning.simulator import calibration
 from longhaul.refusal import Refused
 
@@ -207,17 +208,76 @@ class Ranking(unittest.TestCase):
         self.assertEqual(plan.document()["rows"][0]["time_s"]["value"], math.exp(plan.rows[0].ln_time.value))
 
 
+RTT = {"median_ms": 5, "received": 20}
+
+
+def probe(nodes, **changes):
+    """As `net probe --json` writes it, of equal links but for the first path's changes."""
+    paths = [{"from": a, "to": b, "rate_mbit": 1, "loss": 0, "rtt": RTT, "goodput": {"mbit": 95.64}}
+             for a in nodes for b in nodes if a != b]
+    paths[0] = {key: value for key, value in (paths[0] | changes).items() if value != "absent"}
+    return json.dumps({"paths": paths})
+
+
+class LinkMatrices(unittest.TestCase):
+    def refusal(self, text, nodes=2):
+        with self.assertRaises(Refused) as refused:
+            links.parse(text, "m.json", nodes)
+        return str(refused.exception)
+
+    def test_a_probe_gives_half_the_round_trip_and_the_goodput_with_headers(self):
+        matrix, notes = links.parse(probe(["b", "10.1.2.3"]), "m.json", 2)
+        self.assertEqual((matrix["nodes"], notes), (["b", "10.1.2.3"], []))  # in the order in which paths name them
+        path = {"delay_ms": 2.5, "loss": 0, "rate_mbit": 95.64 * (1514 / 1448), "queue_packets": None}
+        self.assertEqual(matrix["paths"], [{"from": 0, "to": 1} | path, {"from": 1, "to": 0} | path])
+        matrix, _ = links.parse(probe("ab", datagrams={"loss": 0.25}, queue_packets=7), "m.json", 2)
+        self.assertEqual([matrix["paths"][0][key] for key in ("loss", "queue_packets")], [0.25, 7])
+
+    def test_what_is_no_matrix_is_one_line(self):
+        twice = json.loads(probe("ab"))
+        twice["paths"].append(twice["paths"][0])
+        for text, nodes, says in (
+                ("not json", 2, "no JSON"), (probe("ab", rtt={"median_ms": 1}).replace(": 1}", ": 1e999}"), 2, "number too large"),
+                ("[]", 2, "not what 'longhaul net probe LAB --json' writes: no 'paths'"), ('{"paths": 3}', 2, "no 'paths'"),
+                ('{"paths": [{"from": 1}]}', 2, "a path without 'from' and 'to'"), (probe("ab", to="a"), 2, "leads to itself"),
+                (json.dumps(twice), 2, "path a > b stands there twice"),
+                (probe("ab"), 3, "has 2 nodes; the run has 3 workers"), (probe("ab", to="c"), 3, "no path a > b; probe them all")):
+            self.assertRegex(self.refusal(text, nodes), "^m.json: .*" + re.escape(says))
+
+    def test_a_path_without_figures_is_refused_by_its_cause(self):
+        for changes, says in (
+                ({"carrier": "down"}, "was down when it was probed"),
+                ({"rtt": "absent", "why": "b > a is down"}, "has no round trip: rtt.median_ms is missing; the probe says: b > a is"),
+                ({"rtt": "absent"}, "has no round trip: rtt.median_ms is missing; probe it again"),
+                ({"rtt": 3}, "rtt.median_ms has no figure"), ({"rtt": {"median_ms": None}}, "rtt.median_ms is null"),
+                ({"rtt": {"median_ms": -5}}, "rtt.median_ms is -5"), ({"rtt": {"median_ms": 0}}, "rtt.median_ms is 0"),
+                ({"rtt": {"median_ms": "65 ms"}}, 'rtt.median_ms is "65 ms"'), ({"rtt": RTT | {"received": 0}}, "answered no echo"),
+                ({"loss": 1}, "loses everything"), ({"goodput": {"mbit": None}}, "goodput.mbit is null"),
+                ({"goodput": None}, "goodput.mbit has no figure"), ({"goodput": {"mbit": 0}}, "has 0 Mbit/s"),
+                ({"goodput": {"mbit": -1}}, "has -1.04558 Mbit/s"),
+                ({"goodput": "absent", "rate_mbit": "absent"}, "has neither goodput.mbit nor rate_mbit")):
+            self.assertIn(f"m.json: path a > b {says}" if says[0] != "r" and says[0] != "g" else says,
+                          self.refusal(probe("ab", **changes)), changes)
+
+    def test_what_is_not_as_measured_in_bounds_is_said(self):
+        for changes, says in (
+                ({"in_bounds": False, "why": "goodput 5, want 9"}, "was out of bounds when it was probed: goodput 5, want 9"),
+                ({"goodput": "absent"}, "has no measured rate: its nominal 1 Mbit/s is taken"),
+                ({"goodput": "absent", "rate_mbit": None}, "has no rate, measured or nominal: it counts as without a limit")):
+            self.assertEqual(links.parse(probe("ab", **changes), "m.json", 2)[1], [f"path a > b {says}"])
+
+
 class Sweeps(unittest.TestCase):
     def swept(self, axes, seeds=1):
         """Of an engine whose goodput is the point's number plus the seed's."""
-        def answer(verb, request):
-            self.assertEqual(verb, "_scale")
+        def answer(question, request):
+            self.assertEqual(question, "scale")
             self.request = request
             for n, _ in enumerate(request["points"]):
                 seeds = [{"seed": s, "goodput_tokens_per_s": n + s, "seconds": 1.0, "utilisation": 0.5, "tokens_counted": 3.0,
                           "tokens_lost": float(s), "ended_early": ""} for s in range(request["seeds"])]
                 yield {"step_s": 1.0, "ideal_tokens_per_s": 10.0, "seeds": seeds}
-        with mock.patch.object(scale, "engine_lines", answer):
+        with mock.patch.object(scale, "ask_clock", answer):
             return scale.sweep("s.toml", [], axes, seeds)
 
     def test_the_last_axis_is_the_fastest(self):

@@ -11,7 +11,7 @@ import math
 import os
 from dataclasses import dataclass, field
 
-from longhaul.commands import ask_engine
+from longhaul.commands import ask_clock
 from longhaul.files import make_folder, write_whole
 from longhaul.refusal import Refused, need
 
@@ -182,13 +182,17 @@ def plan(spec, sets=(), typed=None):
     for module in ("numpy", "scipy"):
         need(module, "longhaul plan")
     from longhaul.analysis.loss_file import read_losses  # pylint: disable=import-outside-toplevel
+    from longhaul.planning.plan import links  # pylint: disable=import-outside-toplevel
     from longhaul.planning.plan.quality import ln_tokens_to_loss  # pylint: disable=import-outside-toplevel
     request = {"spec": spec, "sets": list(sets)}
-    facts = ask_engine("_plan", request)
+    facts = ask_clock("plan", request)[0]
     quality = _read_quality(facts["calibrations"])
     tokens = ln_tokens_to_loss(read_losses(facts["curve"]), facts["target_loss_nat"])
     pairs = sorted({entry.codec for c in quality.calibrations for entry in c.activation})
-    facts = ask_engine("_plan", request | {"pairs": pairs})
+    notes = []
+    if facts["links"].endswith(".json"):
+        request["matrix"], notes = links.read(facts["links"], facts["ranks"] * facts["groups"])
+    facts = ask_clock("plan", request | {"pairs": pairs})[0] | {"link_notes": notes}
     rows = [Row(choice) for choice in facts.pop("rows")]
     for row in rows:
         _judge(quality, tokens, row)

@@ -5,7 +5,7 @@ Both are functions of rows: an object with an array for each field of model.Scen
 
 import numpy as np
 
-from longhaul.commands import ask_engine
+from longhaul.commands import ask_clock
 from longhaul.planning.simulator import model
 
 # What rows have of their scenarios, beside all that simulate() says.
@@ -64,7 +64,7 @@ def _engine_times(r):
                 zip(*(np.broadcast_to(f, n).ravel()[known.ravel()].tolist() for f in fields.values()))]
         r.engine_step, r.engine_sync = np.full(n, np.nan), np.full(n, np.nan)
         if rows:
-            times = ask_engine("_clock", {"simulated": rows})["simulated"]
+            times = ask_clock("simulated", rows)[0]
             r.engine_step[known] = np.where(r.stages == 1, r.step_time, 0)[known]
             r.engine_step[known & (r.stages > 1)] = [t["step_s"] for t, row in zip(times, rows) if row["stages"] > 1]
             r.engine_sync[known] = [t["sync_s"] for t in times]
