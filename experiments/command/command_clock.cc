@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/estimates/step_time.h"
 
@@ -58,9 +59,8 @@ absl::Status AnswerClock() {
     json answer = {{"simulated", json::array()}};
     const json request = json::parse(text);
     for (const json& row : request.at("simulated")) {
-      const absl::StatusOr<double> step_s = StepOf(row);
-      if (!step_s.ok()) return step_s.status();
-      answer["simulated"].push_back({{"step_s", *step_s}, {"sync_s", SyncOf(row)}});
+      ASSIGN_OR_RETURN(const double step_s, StepOf(row));
+      answer["simulated"].push_back({{"step_s", step_s}, {"sync_s", SyncOf(row)}});
     }
     fmt::print("{}\n", answer.dump());
   } catch (const json::exception& error) {

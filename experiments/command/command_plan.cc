@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
@@ -79,26 +80,24 @@ absl::StatusOr<ordered_json> AnswerPlan(const ordered_json& request) {
                          {"ranks", spec->run.ranks()},
                          {"groups", spec->run.outer.groups}};
   if (!request.contains("pairs")) return answer;
-  const absl::StatusOr<plan::Plan> placed = plan::PlaceChoices(*spec, CatalogNames(), RankBytes);
-  if (!placed.ok()) return placed.status();
-  answer["link_notes"] = placed->link_notes;
-  answer["lossy"] = std::any_of(placed->links.paths.begin(), placed->links.paths.end(),
+  ASSIGN_OR_RETURN(const plan::Plan placed, plan::PlaceChoices(*spec, CatalogNames(), RankBytes));
+  answer["link_notes"] = placed.link_notes;
+  answer["lossy"] = std::any_of(placed.links.paths.begin(), placed.links.paths.end(),
                                 [](const PathSpec& path) { return MeanLoss(path) > 0; });
   answer["left_out"] = ordered_json::array();
-  for (const plan::LeftOut& left : placed->left_out)
+  for (const plan::LeftOut& left : placed.left_out)
     answer["left_out"].push_back({{"what", left.what}, {"why", left.why}});
   answer["rows"] = ordered_json::array();
-  for (const plan::PlanRow& row : placed->rows)
-    answer["rows"].push_back(RowOf(*placed, row, request["pairs"]));
+  for (const plan::PlanRow& row : placed.rows)
+    answer["rows"].push_back(RowOf(placed, row, request["pairs"]));
   return answer;
 }
 
 absl::Status Answer() {
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
   try {
-    const absl::StatusOr<ordered_json> answer = AnswerPlan(ordered_json::parse(text));
-    if (!answer.ok()) return answer.status();
-    fmt::print("{}\n", answer->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    ASSIGN_OR_RETURN(const ordered_json answer, AnswerPlan(ordered_json::parse(text)));
+    fmt::print("{}\n", answer.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(fmt::format("_plan: {}", error.what()));
   }

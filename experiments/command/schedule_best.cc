@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/estimates/step_time.h"
@@ -109,10 +110,9 @@ Pipeline LinksForNothing(Pipeline p) {
 // codecs'; coding takes no time. Errors: PipelineOf's; a codec that takes no such tensor.
 absl::StatusOr<Pipeline> PipelineOver(const RunSpec& spec, const RankCompute& compute,
                                       const OneLink& link) {
-  absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(PipelineProgram program, PipelineOf(spec));
   const auto chunks = static_cast<double>(spec.schedule.chunks);
-  Pipeline p{spec.schedule.kind, program->microbatches, {}, {}, {}};
+  Pipeline p{spec.schedule.kind, program.microbatches, {}, {}, {}};
   p.stages.assign(static_cast<size_t>(spec.stages()),
                   {.forward_s = compute.forward_s / chunks,
                    .backward_s = compute.backward_s / chunks,
@@ -127,9 +127,9 @@ absl::StatusOr<Pipeline> PipelineOver(const RunSpec& spec, const RankCompute& co
                ? at->second
                : known.emplace(codec, LinkFor(codec, shape, dtype, link)).first->second;
   };
-  for (size_t b = 0; b + 1 < program->rank_of_stage.size(); ++b) {
+  for (size_t b = 0; b + 1 < program.rank_of_stage.size(); ++b) {
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, static_cast<int64_t>(b));
-    const bool crosses = program->rank_of_stage[b] != program->rank_of_stage[b + 1];
+    const bool crosses = program.rank_of_stage[b] != program.rank_of_stage[b + 1];
     const auto there = crosses ? link_of(codecs.forward) : kNoLink;
     const auto back = crosses ? link_of(codecs.backward) : kNoLink;
     if (!there.ok()) return there.status();
@@ -137,14 +137,14 @@ absl::StatusOr<Pipeline> PipelineOver(const RunSpec& spec, const RankCompute& co
     p.forward.push_back(*there);
     p.backward.push_back(*back);
   }
-  const bool apart = program->rank_of_stage.front() != program->rank_of_stage.back();
+  const bool apart = program.rank_of_stage.front() != program.rank_of_stage.back();
   if (const StageLayout ends = LayoutOf(spec, 0); ends.tied && apart) {
     const auto tied = LinkFor("none", {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
                               DType::kF32, link);
     if (!tied.ok()) return tied.status();
     p.tied = {*tied, *tied};
   }
-  p.program = *std::move(program);
+  p.program = std::move(program);
   return p;
 }
 
@@ -156,17 +156,16 @@ absl::StatusOr<std::vector<RankedSchedule>> RankSchedules(
     std::optional<int64_t> memory_bound, const std::function<int64_t(const RunSpec&)>& memory) {
   std::vector<RankedSchedule> out;
   for (RunSpec& candidate : Candidates(spec)) {
-    const absl::StatusOr<Pipeline> pipeline = PipelineOver(candidate, compute, link);
-    if (!pipeline.ok()) return pipeline.status();
-    const absl::StatusOr<double> step_s = PredictStepSeconds(*pipeline);
-    const absl::StatusOr<double> alone_s = PredictStepSeconds(LinksForNothing(*pipeline));
+    ASSIGN_OR_RETURN(const Pipeline pipeline, PipelineOver(candidate, compute, link));
+    const absl::StatusOr<double> step_s = PredictStepSeconds(pipeline);
+    const absl::StatusOr<double> alone_s = PredictStepSeconds(LinksForNothing(pipeline));
     if (!step_s.ok()) return step_s.status();
     if (!alone_s.ok()) return alone_s.status();
     RankedSchedule ranked{.spec = candidate, .step_s = *step_s, .alone_s = *alone_s};
-    for (const Program& own : pipeline->program->ranks) {
+    for (const Program& own : pipeline.program->ranks) {
       ranked.activations = std::max(ranked.activations, PeakActivations(own));
     }
-    for (const RankCommunication& rank : Communication(*pipeline->program)) {
+    for (const RankCommunication& rank : Communication(*pipeline.program)) {
       ranked.messages = std::max(ranked.messages, static_cast<int64_t>(rank.sends.size()));
     }
     ranked.memory = memory(candidate);
@@ -224,32 +223,29 @@ nlohmann::ordered_json RankedJson(const RankedSchedule& r) {
 }
 
 absl::Status BestSchedule(const BestOptions& o) {
-  const absl::StatusOr<RunSpec> read = LoadRunSpec(o.spec, o.set, CatalogNames());
-  if (!read.ok()) return read.status();
-  RunSpec spec = *read;
+  ASSIGN_OR_RETURN(const RunSpec read, LoadRunSpec(o.spec, o.set, CatalogNames()));
+  RunSpec spec = read;
   spec.net.transport = "ucx";  // workers of their own, whatever the file says
   const std::string profile = o.links.empty() ? spec.net.profile : o.links;
-  const absl::StatusOr<OneLink> link = LinkOfProfile(profile);
-  if (!link.ok()) return link.status();
-  const absl::StatusOr<RankCompute> compute = ComputeOf(spec, o);
-  if (!compute.ok()) return compute.status();
+  ASSIGN_OR_RETURN(const OneLink link, LinkOfProfile(profile));
+  ASSIGN_OR_RETURN(const RankCompute compute, ComputeOf(spec, o));
   if (!(o.memory_mb >= 0 && o.memory_mb < 1e9)) {
     return absl::InvalidArgumentError(
         fmt::format("--memory-mb is {:g}; want 0 to 1e9", o.memory_mb));
   }
   const auto bound =
       o.memory_mb > 0 ? std::optional(static_cast<int64_t>(o.memory_mb * 1e6)) : std::nullopt;
-  const auto ranked = RankSchedules(spec, *compute, *link, bound, [](const RunSpec& candidate) {
-    return PlanResources(candidate).worker_bytes;
-  });
-  if (!ranked.ok()) return ranked.status();
+  ASSIGN_OR_RETURN(const auto ranked,
+                   RankSchedules(spec, compute, link, bound, [](const RunSpec& candidate) {
+                     return PlanResources(candidate).worker_bytes;
+                   }));
   if (o.json) {
     nlohmann::ordered_json all = {{"schema", "longhaul.schedule-best/1"},
                                   {"profile", profile},
                                   {"ranks", spec.ranks()},
                                   {"microbatches", spec.train.microbatches},
                                   {"schedules", nlohmann::ordered_json::array()}};
-    for (const RankedSchedule& r : *ranked) all["schedules"].push_back(RankedJson(r));
+    for (const RankedSchedule& r : ranked) all["schedules"].push_back(RankedJson(r));
     fmt::print("{}\n", all.dump(2));
     return absl::OkStatus();
   }
@@ -257,11 +253,11 @@ absl::Status BestSchedule(const BestOptions& o) {
       "{} ranks, M = {}, over '{}'; a rank's forward {:g} ms, backward {:g} ms{} a micro-batch\nBy "
       "P2, the steady state; coding takes no time in it. Memory: of the largest worker, as planned "
       "before a run.\n",
-      spec.ranks(), spec.train.microbatches, profile, 1e3 * compute->forward_s,
-      1e3 * compute->backward_s, compute->splits ? " (W half of it)" : " (not split)");
+      spec.ranks(), spec.train.microbatches, profile, 1e3 * compute.forward_s,
+      1e3 * compute.backward_s, compute.splits ? " (W half of it)" : " (not split)");
   Table table{.columns = ColumnsOf("schedule | chunks | depth | step, s | without links | live | "
                                    "worker, MB | messages | ")};
-  for (const RankedSchedule& r : *ranked) {
+  for (const RankedSchedule& r : ranked) {
     const bool deep = r.spec.schedule.kind == "1f1b-deep";
     table.Add({r.spec.schedule.kind, fmt::format("{}", r.spec.schedule.chunks),
                deep ? fmt::format("{}", r.spec.schedule.depth) : "-",
@@ -273,11 +269,11 @@ absl::Status BestSchedule(const BestOptions& o) {
                fmt::format("{}", r.messages), r.within ? "" : "over the bound"});
   }
   fmt::print("{}", GridText(table));
-  if (ranked->empty() || !ranked->front().within) {
+  if (ranked.empty() || !ranked.front().within) {
     return absl::ResourceExhaustedError(fmt::format(
         "no schedule of {} ranks stays within --memory-mb {:g}", spec.ranks(), o.memory_mb));
   }
-  const RunSpec::Schedule& best = ranked->front().spec.schedule;
+  const RunSpec::Schedule& best = ranked.front().spec.schedule;
   fmt::print("\nbest: --set schedule.kind={} --set schedule.stages={} --set schedule.chunks={}{}\n",
              best.kind, best.stages, best.chunks,
              best.kind == "1f1b-deep" ? fmt::format(" --set schedule.depth={}", best.depth) : "");

@@ -48,7 +48,8 @@ TEST(VerifyLinks, LossyAsymmetricLinksBehindAccessLinesAreInBounds) {
   }
   WithEmulator(EmulatorKind::kTap, topology, [](const Emulator& emulator) {
     VerifyOptions options = Quick();
-    options.rate_warm_up = absl::Seconds(3);  // a busy machine's jitter ends cubic's slow start early
+    options.rate_warm_up =
+        absl::Seconds(3);  // a busy machine's jitter ends cubic's slow start early
     ExpectAllOk(emulator, options);
   });
 }

@@ -128,7 +128,8 @@ TEST(MemoryTerms, ASubspaceIsItsCoordinatesAndWhatBothEndsKnow) {
   constexpr int64_t kK = 16, kTokens = 384;
   EXPECT_EQ(Adds(three, {"boundary.subspace=16"}),
             4 * 2 * 3 * 4 * kTokens * kK + 4 * 3 * 4 * kTokens * kD +
-                8 * (kHeader + 4 * kTokens * kK) + 3 * 4 * 8 * kTokens + 3 * 4 * 4 * 4 * kD * kD + 4 * (2 * kK + kV + kT) * kD);
+                8 * (kHeader + 4 * kTokens * kK) + 3 * 4 * 8 * kTokens + 3 * 4 * 4 * 4 * kD * kD +
+                4 * (2 * kK + kV + kT) * kD);
 }
 
 // Rows are of the first and the last stage: as read, as inputs, as targets, losses; 8 bytes each.
