@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/status_macros.h"
 #include "compressors/families/block_codec.h"
 #include "compressors/families/cast.h"
 #include "compressors/families/factories.h"
@@ -312,9 +313,8 @@ absl::Status DecodeFrame(std::span<const std::byte> frame, Tensor x) {
 
 absl::StatusOr<std::string> NameOfFrame(std::span<const std::byte> frame) {
   if (const auto header = ParseFrame(frame); !header.ok()) return header.status();
-  const auto codec = CodecOfFrame(frame);
-  if (!codec.ok()) return codec.status();
-  return std::string((*codec)->name());
+  ASSIGN_OR_RETURN(const auto codec, CodecOfFrame(frame));
+  return std::string(codec->name());
 }
 
 bool DecodingNeedsState(const Codec& codec) { return codec.NewDecoderState({1, 1}) != nullptr; }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/families/block_codec.h"
 #include "compressors/families/selection.h"
@@ -51,8 +52,7 @@ std::string Sections(const FrameHeader& h, std::span<const std::byte> frame,
 }  // namespace
 
 absl::StatusOr<std::string> DescribeFrame(std::span<const std::byte> frame) {
-  const auto name = NameOfFrame(frame);
-  if (!name.ok()) return name.status();
+  ASSIGN_OR_RETURN(const auto name, NameOfFrame(frame));
   const FrameHeader h = *ParseFrame(frame);
   const auto elements = static_cast<double>(h.shape.elements());
   return fmt::format(
@@ -65,12 +65,12 @@ absl::StatusOr<std::string> DescribeFrame(std::span<const std::byte> frame) {
              "state       {:08x}\n"
              "header      {} bytes\n"
              "payload     {} bytes, {:.4g} bits per element, {:.4g} x against bf16\n",
-             *name, h.codec, h.value_codec, h.version, h.shape.rows, h.shape.cols,
+             name, h.codec, h.value_codec, h.version, h.shape.rows, h.shape.cols,
              kDTypeNames[static_cast<size_t>(h.dtype)], FlagNames(h.flags), h.block, h.param0,
              h.param1, h.seed, h.state, kFrameHeaderBytes, h.payload_bytes,
              8 * static_cast<double>(h.payload_bytes) / elements,
              2 * elements / static_cast<double>(h.payload_bytes)) +
-         Sections(h, frame, *name);
+         Sections(h, frame, name);
 }
 
 }  // namespace longhaul

@@ -1,25 +1,25 @@
 #include "compressors/frame_receiver.h"
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
 
 namespace longhaul {
 
 absl::Status FrameReceiver::Decode(std::span<const std::byte> frame, Tensor x) {
-  const auto codec = CodecOfFrame(frame);
-  if (!codec.ok()) return codec.status();
-  const auto want = (*codec)->NewDecoderState({1, 1});
-  if (want == nullptr) return (*codec)->Decode(frame, nullptr, x);
+  ASSIGN_OR_RETURN(const auto codec, CodecOfFrame(frame));
+  const auto want = codec->NewDecoderState({1, 1});
+  if (want == nullptr) return codec->Decode(frame, nullptr, x);
   const Mirror::Kind kind = dynamic_cast<const Mirror&>(*want).kind();
   if (mirror_ && mirror_->kind() == kind && mirror_->shape() == x.shape) {
-    return (*codec)->Decode(frame, &*mirror_, x);
+    return codec->Decode(frame, &*mirror_, x);
   }
   // A lying frame must not cost memory for a mirror: only values fill a new one.
   if ((PeekHeader(frame).flags & kFlagFirstVisit) == 0) {
-    return (*codec)->Decode(frame, nullptr, x);
+    return codec->Decode(frame, nullptr, x);
   }
   Mirror fresh(kind, x.shape);
-  if (absl::Status s = (*codec)->Decode(frame, &fresh, x); !s.ok()) return s;
+  RETURN_IF_ERROR(codec->Decode(frame, &fresh, x));
   mirror_.emplace(std::move(fresh));
   return absl::OkStatus();
 }
@@ -33,9 +33,8 @@ absl::Status FrameReceiver::Load(std::span<const std::byte> in) {
     mirror_.reset();
     return absl::OkStatus();
   }
-  absl::StatusOr<Mirror> saved = Mirror::Restore(in);
-  if (!saved.ok()) return saved.status();
-  mirror_.emplace(*std::move(saved));
+  ASSIGN_OR_RETURN(Mirror saved, Mirror::Restore(in));
+  mirror_.emplace(std::move(saved));
   return absl::OkStatus();
 }
 

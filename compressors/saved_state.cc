@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/frame/codec_frame.h"
 #include "compressors/numbers/crc32c.h"
 
@@ -82,7 +83,7 @@ absl::StatusOr<std::unique_ptr<CodecState>> RestoreState(const Codec& codec,
                                            saved.state.size(), ToString(saved.shape)));
   }
   std::unique_ptr<CodecState> state = codec.NewState(saved.shape);
-  if (absl::Status s = state->Load(saved.state); !s.ok()) return s;
+  RETURN_IF_ERROR(state->Load(saved.state));
   return state;
 }
 

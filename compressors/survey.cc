@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
 
@@ -17,9 +18,9 @@ absl::StatusOr<double> FastestGbPerS(const SurveyOptions& options, double gigaby
                                      const std::function<absl::Status()>& pass) {
   double best_s = 0, spent_s = 0;
   for (int calls = 0; calls < 2 || spent_s < options.seconds_per_speed; ++calls) {
-    if (absl::Status s = prepare(); !s.ok()) return s;
+    RETURN_IF_ERROR(prepare());
     const double start_s = options.now_s();
-    if (absl::Status s = pass(); !s.ok()) return s;
+    RETURN_IF_ERROR(pass());
     const double took_s = std::max(options.now_s() - start_s, 1e-9);
     best_s = calls == 0 ? took_s : std::min(best_s, took_s);
     spent_s += took_s;
@@ -50,12 +51,12 @@ class Measurement {
 
   absl::Status RoundTrip() {
     if (received_ != nullptr) {
-      if (absl::Status s = Encode(y_, frame_); !s.ok()) return s;
-      if (absl::Status s = Decode(); !s.ok()) return s;
+      RETURN_IF_ERROR(Encode(y_, frame_));
+      RETURN_IF_ERROR(Decode());
       primed_.resize(received_->bytes());
       received_->Save(primed_);
     }
-    if (absl::Status s = Encode(trial_.x, frame_); !s.ok()) return s;
+    RETURN_IF_ERROR(Encode(trial_.x, frame_));
     return Decode();
   }
   size_t bytes() const { return bytes_; }
@@ -101,26 +102,23 @@ class Measurement {
 
 absl::StatusOr<CodecSurvey> SurveyOne(const SurveyOptions& options, const std::string& name,
                                       const std::array<std::vector<float>, 4>& inputs) {
-  const auto codec = MakeCodec(name, options.isa);
-  if (!codec.ok()) return codec.status();
-  CodecSurvey survey = {.name = name, .id = (*codec)->id()};
+  ASSIGN_OR_RETURN(const auto codec, MakeCodec(name, options.isa));
+  CodecSurvey survey = {.name = name, .id = codec->id()};
   for (Distribution d : kDistributions) {
     const auto i = static_cast<size_t>(d);
-    const Trial trial(**codec, inputs[i]);
-    Measurement measured(**codec, options, trial);
-    if (absl::Status s = measured.RoundTrip(); !s.ok()) return s;
+    const Trial trial(*codec, inputs[i]);
+    Measurement measured(*codec, options, trial);
+    RETURN_IF_ERROR(measured.RoundTrip());
     survey.nmse[i] = measured.nmse();
     if (d != Distribution::kGaussian) continue;  // bits and speeds are the Gaussian's
     survey.bits_per_element = 8.0 * static_cast<double>(measured.bytes() - kFrameHeaderBytes) /
                               static_cast<double>(trial.shape.elements());
     survey.ratio_bf16 = 16 / survey.bits_per_element;
     if (!options.now_s) continue;
-    const auto encode_gb_s = measured.EncodeSpeed();
-    if (!encode_gb_s.ok()) return encode_gb_s.status();
-    const auto decode_gb_s = measured.DecodeSpeed();
-    if (!decode_gb_s.ok()) return decode_gb_s.status();
-    survey.encode_gb_s = *encode_gb_s;
-    survey.decode_gb_s = *decode_gb_s;
+    ASSIGN_OR_RETURN(const auto encode_gb_s, measured.EncodeSpeed());
+    ASSIGN_OR_RETURN(const auto decode_gb_s, measured.DecodeSpeed());
+    survey.encode_gb_s = encode_gb_s;
+    survey.decode_gb_s = decode_gb_s;
   }
   return survey;
 }
@@ -140,9 +138,8 @@ absl::StatusOr<std::vector<CodecSurvey>> SurveyCodecs(const SurveyOptions& optio
     for (const CodecAlias& alias : CodecAliases()) names.emplace_back(alias.name);
   }
   for (const std::string& name : names) {
-    auto survey = SurveyOne(options, name, inputs);
-    if (!survey.ok()) return survey.status();
-    surveys.push_back(*std::move(survey));
+    ASSIGN_OR_RETURN(auto survey, SurveyOne(options, name, inputs));
+    surveys.push_back(std::move(survey));
   }
   return surveys;
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "base/status_macros.h"
 #include "netem/emulators/build_emulator.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
@@ -24,7 +25,7 @@ std::string_view ToString(EmulatorKind kind) {
 
 absl::StatusOr<std::unique_ptr<Emulator>> BuildEmulator(EmulatorKind kind, const Topology& topology,
                                                         const EmulatorOptions& options) {
-  if (auto s = Validate(topology); !s.ok()) return s;
+  RETURN_IF_ERROR(Validate(topology));
   return kind == EmulatorKind::kNetem ? BuildNetemEmulator(topology, options)
                                       : BuildTapEmulator(topology, options);
 }
@@ -44,12 +45,11 @@ void NameLines(const Topology& topology, std::vector<LineCounters>& lines) {
 
 absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node) {
   int64_t drops = 0;
-  const absl::Status entered = InNamespace(emulator.node_netns_fd(node), [&] {
+  RETURN_IF_ERROR(InNamespace(emulator.node_netns_fd(node), [&] {
     const auto counters = ReadDeviceCounters(kNodeDevice);
     if (counters.ok()) drops = counters->sent_drops;
     return counters.status();
-  });
-  if (!entered.ok()) return entered;
+  }));
   return drops;
 }
 
@@ -62,9 +62,8 @@ absl::Status KernelLacksNetem() {
 absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind>& forced,
                                                 const Topology& topology) {
   if (forced == EmulatorKind::kNetem) {
-    const absl::StatusOr<EmulatorKind> can = ProbeEmulatorKind();
-    if (!can.ok()) return can.status();
-    if (*can != EmulatorKind::kNetem) {
+    ASSIGN_OR_RETURN(const EmulatorKind can, ProbeEmulatorKind());
+    if (can != EmulatorKind::kNetem) {
       return KernelLacksNetem();
     }
   }
@@ -74,22 +73,19 @@ absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind
 
 absl::StatusOr<EmulatorKind> ProbeEmulatorKind() {
   // In a namespace of its own, which takes the scratch device with it.
-  auto scratch = NetNamespace::Create(fmt::format("@probe-{}", getpid()));
-  if (!scratch.ok()) return scratch.status();
+  ASSIGN_OR_RETURN(auto scratch, NetNamespace::Create(fmt::format("@probe-{}", getpid())));
   absl::Status tried;
-  auto s = InNamespace(scratch->fd(), [&] {
-    auto netlink = Netlink::Open();
-    if (!netlink.ok()) return netlink.status();
+  auto s = InNamespace(scratch.fd(), [&] {
+    ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
     auto made =
-        netlink->CreateVeth({scratch->fd(), "probe0", ToString(MacOf(MacKind::kNode, 0))},
-                            {scratch->fd(), "probe1", ToString(MacOf(MacKind::kNode, 1))}, 1500);
+        netlink.CreateVeth({scratch.fd(), "probe0", ToString(MacOf(MacKind::kNode, 0))},
+                           {scratch.fd(), "probe1", ToString(MacOf(MacKind::kNode, 1))}, 1500);
     if (!made.ok()) return made;
-    auto index = netlink->DeviceIndex("probe0");
-    if (!index.ok()) return index.status();
+    ASSIGN_OR_RETURN(auto index, netlink.DeviceIndex("probe0"));
     // A path's leaf has both (path_leaf.h).
-    tried = PutTokenBucket(*netlink, *index, TC_H_ROOT, LeafHandle(0), 12'500'000, 10'000);
+    tried = PutTokenBucket(netlink, index, TC_H_ROOT, LeafHandle(0), 12'500'000, 10'000);
     if (tried.ok()) {
-      tried = ReplaceNetem(*netlink, *index, TC_H_MAKE(LeafHandle(0), 1), LeafHandle(1),
+      tried = ReplaceNetem(netlink, index, TC_H_MAKE(LeafHandle(0), 1), LeafHandle(1),
                            {.rate = Mbit(100), .delay_ns = 1, .limit_packets = 100});
     }
     return absl::OkStatus();

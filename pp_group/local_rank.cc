@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/status_macros.h"
 #include "pp_group/models/model.h"
 #include "pp_group/outer/outer_rules.h"
 
@@ -15,8 +16,7 @@ namespace {
 absl::Status FillInitial(const TrainSpec& spec, Stage* stage) {
   if (!spec.initial) return absl::OkStatus();
   const at::Tensor flat = at::zeros({stage->layout().flat_elements}, at::kFloat);
-  const absl::Status filled = spec.initial(stage->layout(), flat.data_ptr<float>());
-  if (!filled.ok()) return filled;
+  RETURN_IF_ERROR(spec.initial(stage->layout(), flat.data_ptr<float>()));
   stage->parameters().copy_(flat);
   stage->ParametersChanged();
   return absl::OkStatus();
@@ -46,15 +46,14 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
   if (!stage.ok()) return stage.status();
   state->stage = *std::move(stage);
   if (state->stage->trains()) {
-    if (absl::Status s = FillInitial(spec, state->stage.get()); !s.ok()) return s;
+    RETURN_IF_ERROR(FillInitial(spec, state->stage.get()));
     if (subspace != nullptr) subspace->ProjectParameters(state->stage.get());
     AdamWSpec inner = spec.inner;
     inner.optimizer = InnerOptimizerOf(inner.optimizer, spec.outer.algorithm);
     inner.joint_stream_moments = subspace != nullptr;
     inner.settled = spec.outer.warmup();
-    auto optimizer = NewInnerOptimizer(inner, *state->stage);
-    if (!optimizer.ok()) return optimizer.status();
-    state->optimizer = *std::move(optimizer);
+    ASSIGN_OR_RETURN(auto optimizer, NewInnerOptimizer(inner, *state->stage));
+    state->optimizer = std::move(optimizer);
   }
   state->host_parameters = state->stage->parameters().cpu();
   if (state->stage->layout().tied) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
@@ -79,11 +80,10 @@ std::string Exact(double x) {
 }  // namespace
 
 absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
-  if (absl::Status s = CheckModel(spec.model, spec.stage_compute); !s.ok()) return s;
-  if (absl::Status status = CheckData(spec.model, corpus); !status.ok()) return status;
-  const absl::StatusOr<PipelineProgram> program = ProgramOf(spec);
-  if (!program.ok()) return program.status();
-  if (absl::Status s = CheckSamples(spec, *program, corpus); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckModel(spec.model, spec.stage_compute));
+  RETURN_IF_ERROR(CheckData(spec.model, corpus));
+  ASSIGN_OR_RETURN(const PipelineProgram program, ProgramOf(spec));
+  RETURN_IF_ERROR(CheckSamples(spec, program, corpus));
   return CheckOptimizers(spec);
 }
 
@@ -103,11 +103,11 @@ absl::StatusOr<PipelineProgram> ProgramOf(const TrainSpec& spec) {
                               .chunks = spec.chunks,
                               .microbatches = static_cast<int>(spec.microbatches),
                               .depth = spec.depth};
-    if (absl::Status status = CheckShape(*schedule, shape); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckShape(*schedule, shape));
     program = ProgramOf(*schedule, shape);
   }
-  if (absl::Status status = CheckProgram(program); !status.ok()) return status;
-  if (absl::Status status = CheckMicrobatchOrder(program); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckProgram(program));
+  RETURN_IF_ERROR(CheckMicrobatchOrder(program));
   return program;
 }
 

@@ -12,6 +12,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/data/row_order.h"
 #include "pp_group/local_pipelines.h"
@@ -64,9 +65,8 @@ Trainer::Trainer(const TrainSpec& spec, PipelineProgram program,
 Trainer::~Trainer() = default;
 
 absl::Status Trainer::Start(const std::vector<LocalRank>& ranks) {
-  absl::StatusOr<Program> order = GlobalOrder(program_);
-  if (!order.ok()) return order.status();
-  order_ = *std::move(order);
+  ASSIGN_OR_RETURN(Program order, GlobalOrder(program_));
+  order_ = std::move(order);
   for (const LocalRank& rank : ranks) {
     absl::StatusOr<std::unique_ptr<RankState>> state = std::unique_ptr<RankState>();
     const absl::Status made =
@@ -277,7 +277,7 @@ bool Trainer::HashDue() const {
 }
 
 absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUsable());
   if (step_ == spec_.steps) {
     return absl::FailedPreconditionError(absl::StrCat("all ", spec_.steps, " steps are done"));
   }
@@ -291,7 +291,7 @@ absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
     state->report.tokens = tokens;
   }
   absl::Status status = Guarded([&] {
-    if (absl::Status s = RunPipelines(); !s.ok()) return s;
+    RETURN_IF_ERROR(RunPipelines());
     SumTiedGradients();
     busy_ = nullptr;
     // Codecs and momenta between groups are not to be spent on what no group can use; and what comes
@@ -300,14 +300,14 @@ absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
     for (auto& state : ranks_) state->spread_squares.clear();
     if (outer.gradients()) {
       MeasureGradients();
-      if (absl::Status s = CheckFinite(/*groups_may_skip=*/false); !s.ok()) return s;
+      RETURN_IF_ERROR(CheckFinite(/*groups_may_skip=*/false));
     }
-    if (absl::Status s = outer_round_->AverageGradients(step_ + 1); !s.ok()) return s;
+    RETURN_IF_ERROR(outer_round_->AverageGradients(step_ + 1));
     MeasureGradients();
-    if (absl::Status s = CheckFinite(elastic_ && !outer.gradients()); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckFinite(elastic_ && !outer.gradients()));
     UpdateParameters();
     busy_ = nullptr;
-    if (absl::Status s = outer_round_->Run(step_ + 1); !s.ok()) return s;
+    RETURN_IF_ERROR(outer_round_->Run(step_ + 1));
     for (auto& state : ranks_) {
       if (subspace_ && outer.exchanges()) subspace_->ProjectParameters(state->stage.get());
     }
@@ -339,20 +339,19 @@ absl::StatusOr<std::vector<StepReport>> Trainer::Step() {
 }
 
 absl::StatusOr<std::optional<Evaluation>> Trainer::Evaluate(BoundaryCodec codec, int64_t rows) {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  if (absl::Status status = CheckTrains("no held-out loss"); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUsable());
+  RETURN_IF_ERROR(CheckTrains("no held-out loss"));
   const int64_t available = corpus_->held_out_rows(spec_.model.context);
   if (rows < 1 || rows > available) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation on ", rows, " rows: the held-out part has ", available));
   }
   std::optional<RowLosses> losses;
-  absl::Status status = Guarded([&] {
+  RETURN_IF_ERROR(Guarded([&] {
     busy_ = nullptr;
     losses = pipelines_->Evaluate(evaluated_group(), codec, rows);
     return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
+  }));
   if (!losses) return std::optional<Evaluation>();
   const double n = static_cast<double>(rows);
   const double mean = std::accumulate(losses->mean.begin(), losses->mean.end(), 0.0) / n;
@@ -372,7 +371,7 @@ absl::StatusOr<std::optional<Evaluation>> Trainer::Evaluate(BoundaryCodec codec,
 int Trainer::evaluated_group() const { return outer_round_->lowest_member(); }
 
 absl::Status Trainer::FinishSends() {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUsable());
   return Guarded([&] {
     for (auto& state : ranks_) {
       busy_ = state.get();
@@ -387,14 +386,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainSpec& spec,
                                                          std::shared_ptr<const Corpus> corpus,
                                                          std::function<absl::Duration()> now,
                                                          RoundKeeper* keeper) {
-  if (absl::Status status = CheckTrainSpec(spec, *corpus); !status.ok()) return status;
-  absl::StatusOr<PipelineProgram> program = ProgramOf(spec);
-  if (!program.ok()) return program.status();
-  absl::Status status = CheckLocalRanks(spec, *program, ranks, keeper != nullptr);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckTrainSpec(spec, *corpus));
+  ASSIGN_OR_RETURN(PipelineProgram program, ProgramOf(spec));
+  RETURN_IF_ERROR(CheckLocalRanks(spec, program, ranks, keeper != nullptr));
   std::unique_ptr<Trainer> trainer(
-      new Trainer(spec, *std::move(program), std::move(corpus), std::move(now), keeper));
-  if (absl::Status status = trainer->Start(ranks); !status.ok()) return status;
+      new Trainer(spec, std::move(program), std::move(corpus), std::move(now), keeper));
+  RETURN_IF_ERROR(trainer->Start(ranks));
   return trainer;
 }
 

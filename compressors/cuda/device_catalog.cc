@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/cuda/cuda_codec.h"
 #include "compressors/cuda/families.h"
@@ -21,9 +22,8 @@ std::shared_ptr<const DeviceCodec> NewDeviceCodec(HostCodec host, const DeviceAp
 
 absl::StatusOr<std::shared_ptr<const DeviceCodec>> MakeDeviceCodec(std::string_view name,
                                                                    const DeviceApi& device) {
-  absl::StatusOr<HostCodec> host = MakeCodec(name);
-  if (!host.ok()) return host.status();
-  if (auto codec = NewDeviceCodec(*host, device)) return codec;
+  ASSIGN_OR_RETURN(HostCodec host, MakeCodec(name));
+  if (auto codec = NewDeviceCodec(host, device)) return codec;
   return absl::NotFoundError(
       fmt::format("codec '{}' has no kernels for a device; those that have: {}", name,
                   fmt::join(DeviceCodecNames(), ", ")));

@@ -1,5 +1,6 @@
 #include "compressors/cuda/fixed_frame.h"
 
+#include "base/status_macros.h"
 #include "compressors/cuda/team/slot.h"
 #include "compressors/frame/codec_frame.h"
 
@@ -16,8 +17,8 @@ absl::Status FixedFrameCodec::Corrupt(std::string_view what) const {
 
 absl::Status FixedFrameCodec::EnqueueEncode(ConstTensor x, uint64_t seed, const DeviceSlot& slot,
                                             CudaStream stream) const {
-  if (absl::Status s = CheckEncodeArguments(name(), x, 0, 0); !s.ok()) return s;
-  if (absl::Status s = CheckSlot(name(), Needs(x.shape, x.dtype), slot); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name(), x, 0, 0));
+  RETURN_IF_ERROR(CheckSlot(name(), Needs(x.shape, x.dtype), slot));
   const size_t bytes = host_->MaxFrameBytes(x.shape, x.dtype);
   const Work work = {slot.device, stream};
   int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
@@ -40,17 +41,16 @@ absl::StatusOr<size_t> FixedFrameCodec::FinishEncode(ConstTensor x, uint64_t see
 absl::Status FixedFrameCodec::EnqueueDecode(std::span<const std::byte> frame,
                                             const DeviceSlot& slot, Tensor x,
                                             CudaStream stream) const {
-  const absl::StatusOr<FrameHeader> header = host_->Open(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const FrameHeader header, host_->Open(frame, x.shape));
   const SlotBytes needs = {kFrameHeaderBytes, AlignUp256(frame.size())};
-  if (absl::Status s = CheckSlot(name(), needs, slot); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSlot(name(), needs, slot));
   const Work work = {slot.device, stream};
   int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
   if (error == 0) {
     error = device_.to_device(frame.data() + kFrameHeaderBytes, slot.device + kFrameHeaderBytes,
                               frame.size() - kFrameHeaderBytes, stream);
   }
-  if (error == 0) error = LaunchDecode(*header, x, work);
+  if (error == 0) error = LaunchDecode(header, x, work);
   if (error == 0) error = device_.to_host(slot.device, slot.host, sizeof(DeviceReport), stream);
   return DeviceStatus(name(), device_, error);
 }

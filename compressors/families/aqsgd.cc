@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/block_scheme.h"
 #include "compressors/kernels/convert.h"
@@ -139,12 +140,11 @@ absl::StatusOr<size_t> AqSgdCodec::Encode(ConstTensor x, uint64_t, CodecState* s
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.first_bytes); !s.ok()) {
     return s;
   }
-  const auto own = MirrorOf(state, name_, Mirror::Kind::kF16, x.shape);
-  if (!own.ok()) return own.status();
-  if (*own == nullptr) {
+  ASSIGN_OR_RETURN(const auto own, MirrorOf(state, name_, Mirror::Kind::kF16, x.shape));
+  if (own == nullptr) {
     return absl::InvalidArgumentError(fmt::format("{}: Encode needs a state", name_));
   }
-  Mirror& m = **own;
+  Mirror& m = *own;
   if (!m.filled() || layout.difference_bytes >= layout.first_bytes) {
     std::byte* const values = frame.data() + kFrameHeaderBytes;
     if (!kernels_.Converter(x.dtype, DType::kF16)(static_cast<const std::byte*>(x.values),
@@ -166,15 +166,14 @@ absl::StatusOr<size_t> AqSgdCodec::Encode(ConstTensor x, uint64_t, CodecState* s
 
 absl::Status AqSgdCodec::Decode(std::span<const std::byte> frame, CodecState* state,
                                 Tensor x) const {
-  const auto own = MirrorOf(state, name_, Mirror::Kind::kF16, x.shape);
-  if (!own.ok()) return own.status();
-  const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagFirstVisit | kFlagDifference);
-  if (!header.ok()) return header.status();
-  if (absl::Status s = CheckMirror(name_, header->flags, header->state, *own); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const auto own, MirrorOf(state, name_, Mirror::Kind::kF16, x.shape));
+  ASSIGN_OR_RETURN(const auto header,
+                   OpenFrame(name_, id_, frame, x.shape, kFlagFirstVisit | kFlagDifference));
+  RETURN_IF_ERROR(CheckMirror(name_, header.flags, header.state, own));
   const AqSgdLayout layout(bits_, x.shape);
-  const bool first = (header->flags & kFlagFirstVisit) != 0;
+  const bool first = (header.flags & kFlagFirstVisit) != 0;
   if (frame.size() != (first ? layout.first_bytes : layout.difference_bytes) ||
-      header->param0 != static_cast<uint32_t>(bits_) || header->block != 0) {
+      header.param0 != static_cast<uint32_t>(bits_) || header.block != 0) {
     return Corrupt("bytes or fields do not fit the shape");
   }
   const size_t n = x.shape.elements();
@@ -186,13 +185,13 @@ absl::Status AqSgdCodec::Decode(std::span<const std::byte> frame, CodecState* st
       std::memcpy(&wire, values + 2 * c, 2);
       if ((wire & 0x7F80) == 0x7F80) return Corrupt("a scale is Inf or NaN");
     }
-    Add(frame.data(), (*own)->values(), x.shape, next.data());
+    Add(frame.data(), own->values(), x.shape, next.data());
     values = next.data();
   }
   if (!kernels_.Converter(DType::kF16, x.dtype)(values, n, static_cast<std::byte*>(x.values))) {
     return Corrupt("NaN or Inf in it");
   }
-  if (*own != nullptr) (*own)->Fill(values);
+  if (own != nullptr) own->Fill(values);
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "compressors/families/block_rows.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/families/stochastic.h"
@@ -159,7 +160,7 @@ absl::StatusOr<size_t> BlockCodec::Encode(ConstTensor x, uint64_t seed, CodecSta
                                           std::span<std::byte> frame) const {
   const BlockLayout layout(scheme_, x.shape);
   const size_t bytes = layout.frame_bytes;
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
   BlockSums sums;
   const BlockFault fault = EncodeBlockRows({scheme_, kernels_, layout}, x,
                                            stochastic() ? &seed : nullptr, frame.data(), sums);
@@ -180,18 +181,16 @@ std::unique_ptr<FramePieces> BlockCodec::Pieces(Shape shape, DType dtype) const 
       .fault = [this](BlockFault fault) { return FaultStatus(fault); },
       .check_header =
           [this, shape](std::span<const std::byte> frame) {
-            const absl::StatusOr<FrameHeader> header = OpenUnsummed(frame, shape);
-            if (!header.ok()) return header.status();
-            if ((header->flags & kFlagStochastic) == 0) return absl::OkStatus();
+            ASSIGN_OR_RETURN(const FrameHeader header, OpenUnsummed(frame, shape));
+            if ((header.flags & kFlagStochastic) == 0) return absl::OkStatus();
             return absl::InvalidArgumentError(name_ + ": a frame with noise, in pieces");
           }});
 }
 
 absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const absl::StatusOr<FrameHeader> header = OpenUnsummed(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const FrameHeader header, OpenUnsummed(frame, x.shape));
   const BlockLayout layout(scheme_, x.shape);
-  const uint64_t* seed = (header->flags & kFlagStochastic) != 0 ? &header->seed : nullptr;
+  const uint64_t* seed = (header.flags & kFlagStochastic) != 0 ? &header.seed : nullptr;
   BlockSums sums;
   const bool good = DecodeBlockRows({scheme_, kernels_, layout}, frame.data(), seed, x, sums);
   if (!good) return CorruptUnsummed(frame, "a scale, zero point or code is not a finite number");

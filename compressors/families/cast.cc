@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/frame/frame_pieces.h"
 #include "compressors/frame/payload_sum.h"
@@ -43,9 +44,9 @@ class CastPieces final : public FramePieces {
     return absl::OkStatus();
   }
   absl::Status CheckHeader(std::span<const std::byte> frame) const override {
-    const auto header = OpenUnsummedFrame(name_, header_.codec, frame, header_.shape);
-    if (!header.ok()) return header.status();
-    if (header->dtype == header_.dtype) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const auto header,
+                     OpenUnsummedFrame(name_, header_.codec, frame, header_.shape));
+    if (header.dtype == header_.dtype) return absl::OkStatus();
     return absl::DataLossError(fmt::format("{}: a source of another dtype", name_));
   }
 
@@ -85,7 +86,7 @@ class CastCodec final : public FixedLengthCodec {
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override {
     const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
-    if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
     const DType wire = wire_.value_or(x.dtype);
     Sums sums;
     if (!ConvertAll(x.dtype, static_cast<const std::byte*>(x.values), wire,
@@ -97,10 +98,9 @@ class CastCodec final : public FixedLengthCodec {
   }
 
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override {
-    const absl::StatusOr<FrameHeader> header = OpenUnsummed(frame, x.shape);
-    if (!header.ok()) return header.status();
+    ASSIGN_OR_RETURN(const FrameHeader header, OpenUnsummed(frame, x.shape));
     Sums sums;
-    ConvertAll(wire_.value_or(header->dtype), frame.data() + kFrameHeaderBytes, x.dtype,
+    ConvertAll(wire_.value_or(header.dtype), frame.data() + kFrameHeaderBytes, x.dtype,
                static_cast<std::byte*>(x.values), x.shape.elements(), Payload::kIn, sums);
     return CheckPayloadCrc(frame, sums.Combine(frame));
   }

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/families/top_k.h"
 #include "compressors/kernels/wide.h"
@@ -192,10 +193,9 @@ absl::StatusOr<size_t> DemoCodec::Encode(ConstTensor x, uint64_t, CodecState* st
                                          std::span<std::byte> frame) const {
   const Bands bands(x.shape);
   const size_t n = x.shape.elements(), least = kFrameHeaderBytes + 2 * bands.kept;
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), least); !s.ok()) return s;
-  const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
-  if (!own.ok()) return own.status();
-  float* kept_delta = (*own)->tensor(0);
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), least));
+  ASSIGN_OR_RETURN(Accumulators* const own, AccumulatorsOf(state, name_, x.shape));
+  float* kept_delta = own->tensor(0);
   const std::span<float> delta = Scratch<float, ScratchUse::kSum>(n);
   if (!WideReader(x, kernels_).Read(0, n, delta.data())) return NotFiniteError(name_);
   kernels_.add_scaled(kept_delta, n, kDecay, delta.data());
@@ -204,7 +204,7 @@ absl::StatusOr<size_t> DemoCodec::Encode(ConstTensor x, uint64_t, CodecState* st
   if (!Transform(bands, delta.data(), indices, kept)) return RangeError(name_, "a coefficient");
   const Plan plan(bands, indices);
   const size_t bytes = plan.bytes;
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
   Write(bands, plan, indices, kept, frame.data());
   SealFrame({.codec = id_,
              .dtype = x.dtype,
@@ -268,9 +268,8 @@ bool DemoCodec::Inverse(const Tile& tile, const uint32_t* indices, const std::by
 }
 
 absl::Status DemoCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
-  if (!header.ok()) return header.status();
-  if (header->block != kSide || header->param0 != kKeptOfTile || header->param1 != 0) {
+  ASSIGN_OR_RETURN(const auto header, OpenFrame(name_, id_, frame, x.shape));
+  if (header.block != kSide || header.param0 != kKeptOfTile || header.param1 != 0) {
     return Corrupt("its fields are not those of this codec");
   }
   const Bands bands(x.shape);

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/status_macros.h"
 #include "compressors/families/block_codec.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/families/low_rank.h"
@@ -158,12 +159,11 @@ size_t Factorize(const Kernels& kernels, const LowRankView& view, std::span<cons
 absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState* state,
                                             std::span<std::byte> frame) const {
   const size_t room = MaxFrameBytes(x.shape, x.dtype);
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), room); !s.ok()) return s;
-  const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
-  if (!own.ok()) return own.status();
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), room));
+  ASSIGN_OR_RETURN(Accumulators* const own, AccumulatorsOf(state, name_, x.shape));
   const LowRankView view(x.shape);
   const size_t n = view.elements, most = LowRankFor(view, kMostColumns);
-  float* e = (*own)->tensor(0);
+  float* e = own->tensor(0);
   const std::span<float> sum = Scratch<float, ScratchUse::kSum>(n);
   bool finite = true;
   if (!AddResidual(kernels_, x, e, sum.data(), finite)) return NotFiniteError(name_);
@@ -172,13 +172,13 @@ absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState*
   const std::span<float> work =
       Scratch<float, ScratchUse::kWork>(most * (view.rows + 2 * view.cols) + most * view.rows);
   const Factors factors(work, view, most);
-  RankHistory history((*own)->extra().last(1 + kWindow));
+  RankHistory history(own->extra().last(1 + kWindow));
   size_t rank = 0, payload = 4 * n;
   if (most == 0) {
     std::memcpy(frame.data() + kFrameHeaderBytes, sum.data(), payload);
   } else {
     const float scale = LowRankScale(kernels_, sum);
-    std::memcpy(factors.q.data(), (*own)->extra().data(), 4 * factors.q.size());
+    std::memcpy(factors.q.data(), own->extra().data(), 4 * factors.q.size());
     rank = Factorize(kernels_, view, sum, scale, factors, history);
     const auto written = WriteFactors(view, rank, factors.sorted_p, factors.sorted_q, frame);
     if (!written.ok()) return written;
@@ -202,19 +202,18 @@ absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState*
   }
   for (size_t i = 0; i < n; ++i) e[i] = sum[i] - decoded[i];
   if (most > 0) {
-    std::memcpy((*own)->extra().data(), factors.sorted_q.data(), 4 * factors.sorted_q.size());
-    history.Save((*own)->extra().last(1 + kWindow));
+    std::memcpy(own->extra().data(), factors.sorted_q.data(), 4 * factors.sorted_q.size());
+    history.Save(own->extra().last(1 + kWindow));
   }
   return bytes;
 }
 
 absl::Status DilocoXCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, OpenFrame(name_, id_, frame, x.shape));
   const LowRankView view(x.shape);
-  const size_t most = LowRankFor(view, kMostColumns), rank = header->param0;
-  if (rank > most || (rank == 0) != (most == 0) || header->param1 != (rank == 0 ? 0 : view.cols) ||
-      header->block != 0) {
+  const size_t most = LowRankFor(view, kMostColumns), rank = header.param0;
+  if (rank > most || (rank == 0) != (most == 0) || header.param1 != (rank == 0 ? 0 : view.cols) ||
+      header.block != 0) {
     return Corrupt(fmt::format("rank {} does not fit the shape", rank));
   }
   const std::span<const std::byte> payload = frame.subspan(kFrameHeaderBytes);

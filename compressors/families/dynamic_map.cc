@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/small_floats.h"
@@ -133,10 +134,9 @@ absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecSta
 
 absl::Status DynamicMapCodec::Decode(std::span<const std::byte> frame, CodecState*,
                                      Tensor x) const {
-  const auto header = Open(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, Open(frame, x.shape));
   const DynamicMapLayout layout(x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != kMapBlock || header->param0 != 8) {
+  if (frame.size() != layout.frame_bytes || header.block != kMapBlock || header.param0 != 8) {
     return Corrupt("bytes or fields do not fit the shape");
   }
   const NarrowWriter writer(x, kernels_);

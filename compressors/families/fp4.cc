@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/frame/payload_sum.h"
 #include "compressors/kernels/fp4_scale.h"
@@ -178,10 +179,9 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
 }
 
 absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenUnsummed(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, OpenUnsummed(frame, x.shape));
   const NvLayout layout(x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != kNvBlock || header->param0 != 4) {
+  if (frame.size() != layout.frame_bytes || header.block != kNvBlock || header.param0 != 4) {
     return Corrupt("bytes or fields do not fit the shape");
   }
   float t;

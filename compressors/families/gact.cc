@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
@@ -115,10 +116,9 @@ absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
 }
 
 absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = Open(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, Open(frame, x.shape));
   const GactLayout layout(x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != kGroup || header->param0 != kBits) {
+  if (frame.size() != layout.frame_bytes || header.block != kGroup || header.param0 != kBits) {
     return Corrupt("bytes or fields do not fit the shape");
   }
   const Slices slices = layout.slices();

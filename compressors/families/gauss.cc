@@ -12,6 +12,7 @@
 #include <numbers>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/noise.h"
@@ -101,7 +102,7 @@ void AddNoise(double deviation, NoiseStream& words, size_t n, float* x) {
 absl::StatusOr<size_t> GaussCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                           std::span<std::byte> frame) const {
   const size_t n = x.shape.elements(), bytes = MaxFrameBytes(x.shape, x.dtype);
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
   const WideReader reader(x, kernels_);
   float piece[kPieceElements];
   double squares = 0;
@@ -130,11 +131,11 @@ absl::StatusOr<size_t> GaussCodec::Encode(ConstTensor x, uint64_t seed, CodecSta
 }
 
 absl::Status GaussCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const absl::StatusOr<FrameHeader> header = OpenFrame(name_, id_, frame, x.shape, kFlagStochastic);
-  if (!header.ok()) return header.status();
-  if (header->param0 != std::bit_cast<uint32_t>(nmse_)) {
+  ASSIGN_OR_RETURN(const FrameHeader header,
+                   OpenFrame(name_, id_, frame, x.shape, kFlagStochastic));
+  if (header.param0 != std::bit_cast<uint32_t>(nmse_)) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: a frame of {}", name_, GaussName(std::bit_cast<float>(header->param0))));
+        fmt::format("{}: a frame of {}", name_, GaussName(std::bit_cast<float>(header.param0))));
   }
   if (frame.size() != MaxFrameBytes(x.shape, x.dtype)) return Corrupt("length");
   const NarrowWriter writer(x, kernels_);

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/frame/payload_sum.h"
 #include "compressors/kernels/ggml_loops.h"
@@ -160,7 +161,7 @@ BlockFault GgmlCodec::EncodeBlocks(const GgmlLayout& layout, ConstTensor x, size
 absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
   const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
   const GgmlLayout layout(bits_, x.shape);
   const Slices slices(layout.rows * layout.row_blocks,
                       kWorthAThread / std::min(kGgmlBlock, layout.cols));
@@ -197,12 +198,11 @@ bool GgmlCodec::DecodeBlocks(const GgmlLayout& layout, const std::byte* payload,
 }
 
 absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenUnsummed(frame, x.shape);
-  if (!header.ok()) return header.status();
-  if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header->block != kGgmlBlock ||
-      header->param0 != static_cast<uint32_t>(bits_) || (header->flags & kFlagFp16Scales) == 0) {
+  ASSIGN_OR_RETURN(const auto header, OpenUnsummed(frame, x.shape));
+  if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header.block != kGgmlBlock ||
+      header.param0 != static_cast<uint32_t>(bits_) || (header.flags & kFlagFp16Scales) == 0) {
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
-                                           frame.size(), header->block, ToString(x.shape)));
+                                           frame.size(), header.block, ToString(x.shape)));
   }
   const GgmlLayout layout(bits_, x.shape);
   const Slices slices(layout.rows * layout.row_blocks,

@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/families/low_rank.h"
 #include "compressors/numbers/scratch.h"
@@ -49,12 +50,11 @@ class PowerSgdCodec final : public CatalogCodec {
 absl::StatusOr<size_t> PowerSgdCodec::Encode(ConstTensor x, uint64_t, CodecState* state,
                                              std::span<std::byte> frame) const {
   const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
-  if (!own.ok()) return own.status();
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
+  ASSIGN_OR_RETURN(Accumulators* const own, AccumulatorsOf(state, name_, x.shape));
   const LowRankView view(x.shape);
   const size_t n = view.elements, rank = RankOf(view);
-  float* e = (*own)->tensor(0);
+  float* e = own->tensor(0);
   const std::span<float> sum = Scratch<float, ScratchUse::kSum>(n);
   bool finite = true;
   if (!AddResidual(kernels_, x, e, sum.data(), finite)) return NotFiniteError(name_);
@@ -67,7 +67,7 @@ absl::StatusOr<size_t> PowerSgdCodec::Encode(ConstTensor x, uint64_t, CodecState
     std::memcpy(frame.data() + kFrameHeaderBytes, sum.data(), 4 * n);
   } else {
     const float scale = LowRankScale(kernels_, sum);
-    std::memcpy(q.data(), (*own)->extra().data(), 4 * q.size());
+    std::memcpy(q.data(), own->extra().data(), 4 * q.size());
     WarmStart(kernels_, q, view.cols);
     Project(kernels_, view, sum.data(), scale, q, p);
     Orthogonalize(kernels_, p, view.rows);
@@ -93,21 +93,20 @@ absl::StatusOr<size_t> PowerSgdCodec::Encode(ConstTensor x, uint64_t, CodecState
   const float scale = LowRankScale(kernels_, sum);
   for (float& value : q) value *= scale;
   WarmStart(kernels_, q, view.cols);
-  std::memcpy((*own)->extra().data(), q.data(), 4 * q.size());
+  std::memcpy(own->extra().data(), q.data(), 4 * q.size());
   return bytes;
 }
 
 absl::Status PowerSgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, OpenFrame(name_, id_, frame, x.shape));
   const LowRankView view(x.shape);
   const size_t rank = RankOf(view);
-  if (header->param0 != rank) {
+  if (header.param0 != rank) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: frame of rank {}, this tensor has {}", name_, header->param0, rank));
+        fmt::format("{}: frame of rank {}, this tensor has {}", name_, header.param0, rank));
   }
-  if (header->param1 != (rank == 0 ? 0 : view.cols) || header->block != 0 ||
-      frame.size() != MaxFrameBytes(x.shape, header->dtype)) {
+  if (header.param1 != (rank == 0 ? 0 : view.cols) || header.block != 0 ||
+      frame.size() != MaxFrameBytes(x.shape, header.dtype)) {
     return Corrupt("bytes or fields do not fit the shape");
   }
   const std::byte* payload = frame.data() + kFrameHeaderBytes;

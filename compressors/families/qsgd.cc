@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
@@ -164,11 +165,10 @@ absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
 }
 
 absl::Status QsgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = Open(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, Open(frame, x.shape));
   const QsgdLayout layout(bits_, bucket_, x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != bucket_ ||
-      header->param0 != static_cast<uint32_t>(bits_)) {
+  if (frame.size() != layout.frame_bytes || header.block != bucket_ ||
+      header.param0 != static_cast<uint32_t>(bits_)) {
     return Corrupt("bytes or fields do not fit the shape");
   }
   const Slices slices = layout.slices();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/families/top_k.h"
 #include "compressors/kernels/convert.h"
@@ -132,12 +133,12 @@ absl::StatusOr<size_t> SelectionCodec::Encode(ConstTensor x, uint64_t seed, Code
 absl::StatusOr<size_t> SelectionCodec::EncodeSource(const Source& source, uint64_t seed,
                                                     std::span<std::byte> frame) const {
   const ConstTensor x = source.x;
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), 0); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), 0));
   const ChunkGrid grid = GridOf(x.shape);
   const Shape value_shape = {1, grid.total_kept()};
   // Before anything is read or taken: the values alone need that much.
   const size_t least = kFrameHeaderBytes + 8 + values_->MaxFrameBytes(value_shape, DType::kF32);
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), least); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), least));
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(TopK() ? value_shape.cols : 0);
   const auto values = Scratch<float, ScratchUse::kKept>(value_shape.cols);
   if (!Select(source, seed, grid, indices, values)) return NotFiniteError(name_);
@@ -146,7 +147,7 @@ absl::StatusOr<size_t> SelectionCodec::EncodeSource(const Source& source, uint64
   const size_t indices_at = kFrameHeaderBytes + 8;
   const size_t values_at = indices_at + AlignUp8(plan.bytes);
   const size_t most = values_at + values_->MaxFrameBytes(value_shape, DType::kF32);
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), most); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), most));
   const absl::StatusOr<size_t> value_bytes = values_->Encode(
       {values.data(), DType::kF32, value_shape}, seed, nullptr, frame.subspan(values_at));
   if (!value_bytes.ok()) return value_bytes;
@@ -236,20 +237,19 @@ absl::Status SelectionCodec::DecodeKept(const FrameHeader& header, std::span<con
 }
 
 absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id(), frame, x.shape, kFlagIndexMask);
-  if (!header.ok()) return header.status();
-  if (header->block != spec_.chunk || header->param0 != spec_.kept ||
-      header->value_codec != values_->id()) {
+  ASSIGN_OR_RETURN(const auto header, OpenFrame(name_, id(), frame, x.shape, kFlagIndexMask));
+  if (header.block != spec_.chunk || header.param0 != spec_.kept ||
+      header.value_codec != values_->id()) {
     return absl::InvalidArgumentError(fmt::format("{}: frame of {} of {} with value codec 0x{:02x}",
-                                                  name_, header->param0, header->block,
-                                                  header->value_codec));
+                                                  name_, header.param0, header.block,
+                                                  header.value_codec));
   }
   const ChunkGrid grid = GridOf(x.shape);
   // Before memory is taken for them: an index takes a bit or more, and so do values.
   if (grid.total_kept() / 64 > frame.size()) return Corrupt("bytes do not fit the shape");
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
   const auto values = Scratch<float, ScratchUse::kKept>(indices.size());
-  if (absl::Status s = DecodeKept(*header, frame, grid, false, indices, values); !s.ok()) return s;
+  RETURN_IF_ERROR(DecodeKept(header, frame, grid, false, indices, values));
 
   const Slices slices(grid.chunks(), kWorthAThread / spec_.chunk);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {

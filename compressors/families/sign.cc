@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/frame/frame.h"
 #include "compressors/kernels/kernels.h"
@@ -102,7 +103,7 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
   const SignLayout layout(x.shape);
   const size_t bytes = layout.frame_bytes;
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
   ZeroGaps(x.shape, frame.data());
   const WideReader reader(x, kernels_);
   const Slices slices(x.shape.rows * layout.row_blocks,
@@ -137,12 +138,11 @@ bool SignCodec::DecodeBlock(const SignLayout& layout, const std::byte* frame, si
 }
 
 absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = Open(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, Open(frame, x.shape));
   const SignLayout layout(x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != kSignBlock || header->param0 != 1) {
+  if (frame.size() != layout.frame_bytes || header.block != kSignBlock || header.param0 != 1) {
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
-                                           frame.size(), header->block, ToString(x.shape)));
+                                           frame.size(), header.block, ToString(x.shape)));
   }
   const Slices slices(x.shape.rows * layout.row_blocks,
                       kWorthAThread / std::min<size_t>(kSignBlock, x.shape.cols));

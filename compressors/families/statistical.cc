@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/families/stat_encoder.h"
 #include "compressors/frame/frame.h"
@@ -106,7 +107,7 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
   const StatLayout layout(bits_, x.shape.elements());
   const size_t bytes = layout.frame_bytes;
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
   const WideReader reader(x, kernels_);
   SlicedSums<1> sums;
   const BlockFault fault = EncodeTensor(reader, x.shape.elements(), layout, frame, sums);
@@ -117,13 +118,12 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
 }
 
 absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenUnsummed(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, OpenUnsummed(frame, x.shape));
   const StatLayout layout(bits_, x.shape.elements());
-  if (frame.size() != layout.frame_bytes || header->block != 0 ||
-      header->param0 != static_cast<uint32_t>(bits_)) {
+  if (frame.size() != layout.frame_bytes || header.block != 0 ||
+      header.param0 != static_cast<uint32_t>(bits_)) {
     return absl::DataLossError(fmt::format("{}: {} bytes, {} bits for shape {}", name_,
-                                           frame.size(), header->param0, ToString(x.shape)));
+                                           frame.size(), header.param0, ToString(x.shape)));
   }
   StatTable table;
   std::memcpy(&table.mu, frame.data() + kFrameHeaderBytes, 4);

@@ -22,6 +22,7 @@
 #include <optional>
 #include <span>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/frame/frame.h"
 #include "compressors/kernels/block_scheme.h"
@@ -216,7 +217,7 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   if (tiles.per_row > UINT32_MAX) return RangeError(name_, "the number of tiles");
   // Before anything is read: scales and zero points alone take that much.
   const size_t least = kFrameHeaderBytes + 4 * tiles.count;
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), least); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), least));
   Plan plan = {.wide = Scratch<std::byte, ScratchUse::kCodes>(tiles.map_bytes()),
                .pivot = Scratch<uint8_t, ScratchUse::kCodes>(tiles.count)};
   std::fill(plan.wide.begin(), plan.wide.end(), std::byte{0});
@@ -251,11 +252,10 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
 }
 
 absl::Status TahCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, OpenFrame(name_, id_, frame, x.shape));
   const TahTiles tiles(x.shape, tile_);
   const std::optional<TahLayout> l = TahLayoutOf(tiles, frame);
-  if (!l || !IsTahHeader(*header, tile_)) {
+  if (!l || !IsTahHeader(header, tile_)) {
     return Corrupt("bytes, maps or fields do not fit the shape");
   }
   BitReader pivots(frame.subspan(l->pivots_at, l->pivot_bytes));

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/status_macros.h"
 #include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
@@ -60,7 +61,7 @@ class TensorMinMaxCodec final : public FixedLengthCodec {
 absl::StatusOr<size_t> TensorMinMaxCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                                  std::span<std::byte> frame) const {
   const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), bytes));
   const WideReader reader(x, kernels_);
   float values[kPiece];
   float z = std::numeric_limits<float>::max(), most = -z;
@@ -95,8 +96,7 @@ absl::StatusOr<size_t> TensorMinMaxCodec::Encode(ConstTensor x, uint64_t seed, C
 
 absl::Status TensorMinMaxCodec::Decode(std::span<const std::byte> frame, CodecState*,
                                        Tensor x) const {
-  const auto header = Open(frame, x.shape);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const auto header, Open(frame, x.shape));
   float z, s;
   std::memcpy(&z, frame.data() + kZeroAt, 4);
   std::memcpy(&s, frame.data() + kScaleAt, 4);

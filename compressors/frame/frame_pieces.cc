@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/crc32c.h"
 
 namespace longhaul {
@@ -59,7 +60,7 @@ PieceWriter::PieceWriter(std::unique_ptr<FramePieces> pieces, ConstTensor x,
     : pieces_(std::move(pieces)), x_(x), frame_(frame) {}
 
 absl::StatusOr<size_t> PieceWriter::Next() {
-  if (absl::Status s = pieces_->Encode(next_, x_, frame_.data()); !s.ok()) return s;
+  RETURN_IF_ERROR(pieces_->Encode(next_, x_, frame_.data()));
   const FramePieces::Parts parts = pieces_->PartsOf(next_++);
   Extend(parts, frame_.data(), sums_);
   final_ += BytesOf(parts);
@@ -81,12 +82,12 @@ absl::Status PieceReader::Reach(size_t bytes) {
     const size_t needed = order_ == Order::kStream ? before_ + BytesOf(parts) : EndOf(parts);
     if (bytes < needed) return absl::OkStatus();
     Extend(parts, frame_.data(), sums_);
-    if (absl::Status s = pieces_->Decode(next_, frame_.data(), x_); !s.ok()) return s;
+    RETURN_IF_ERROR(pieces_->Decode(next_, frame_.data(), x_));
     before_ += BytesOf(parts);
     ++next_;
   }
   if (bytes < frame_.size()) return absl::OkStatus();
-  if (absl::Status s = pieces_->CheckHeader(frame_); !s.ok()) return s;
+  RETURN_IF_ERROR(pieces_->CheckHeader(frame_));
   return CheckPayloadCrc(frame_, PayloadSum(*pieces_, sums_));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/frame/codec_frame.h"
 #include "compressors/kernels/convert.h"
 #include "compressors/numbers/crc32c.h"
@@ -38,14 +39,13 @@ void Mirror::Save(std::span<std::byte> out) const {
 }
 
 absl::Status Mirror::Load(std::span<const std::byte> in) {
-  const absl::StatusOr<Mirror> saved = Restore(in);
-  if (!saved.ok()) return saved.status();
-  if (saved->kind_ != kind_ || !(saved->shape_ == shape_)) {
+  ASSIGN_OR_RETURN(const Mirror saved, Restore(in));
+  if (saved.kind_ != kind_ || !(saved.shape_ == shape_)) {
     return absl::DataLossError(fmt::format("saved state of kind {}, shape {}, want {}, {}",
-                                           static_cast<int>(saved->kind_), ToString(saved->shape_),
+                                           static_cast<int>(saved.kind_), ToString(saved.shape_),
                                            static_cast<int>(kind_), ToString(shape_)));
   }
-  *this = *saved;
+  *this = saved;
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/scratch.h"
@@ -56,13 +57,12 @@ bool Ef21Codec::Advance(const Mirror& g, bool first, std::span<float> decoded) c
 
 absl::StatusOr<size_t> Ef21Codec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
                                          std::span<std::byte> frame) const {
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), 0); !s.ok()) return s;
-  const auto own = MirrorOf(state, name_, Mirror::Kind::kF32, x.shape);
-  if (!own.ok()) return own.status();
-  if (*own == nullptr) {
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), 0));
+  ASSIGN_OR_RETURN(const auto own, MirrorOf(state, name_, Mirror::Kind::kF32, x.shape));
+  if (own == nullptr) {
     return absl::InvalidArgumentError(fmt::format("{}: Encode needs a state", name_));
   }
-  Mirror& g = **own;
+  Mirror& g = *own;
   const size_t n = x.shape.elements();
   const std::span<float> difference = Scratch<float, ScratchUse::kSum>(n);
   if (!WideReader(x, kernels_).Read(0, n, difference.data())) return NotFiniteError(name_);
@@ -91,21 +91,19 @@ absl::StatusOr<size_t> Ef21Codec::Encode(ConstTensor x, uint64_t seed, CodecStat
 
 absl::Status Ef21Codec::Decode(std::span<const std::byte> frame, CodecState* state,
                                Tensor x) const {
-  const auto own = MirrorOf(state, name_, Mirror::Kind::kF32, x.shape);
-  if (!own.ok()) return own.status();
-  const auto header = ParseFrame(frame);
-  if (!header.ok()) return header.status();
-  if (header->codec != id_) {
+  ASSIGN_OR_RETURN(const auto own, MirrorOf(state, name_, Mirror::Kind::kF32, x.shape));
+  ASSIGN_OR_RETURN(const auto header, ParseFrame(frame));
+  if (header.codec != id_) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: frame of codec 0x{:02x}, want 0x{:02x}", name_, header->codec, id_));
+        fmt::format("{}: frame of codec 0x{:02x}, want 0x{:02x}", name_, header.codec, id_));
   }
-  if (absl::Status s = CheckMirror(name_, header->flags, header->state, *own); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckMirror(name_, header.flags, header.state, own));
   // The inner codec knows no such marks.
   const std::span<std::byte> plain = Scratch<std::byte, ScratchUse::kCodes>(frame.size());
   std::memcpy(plain.data(), frame.data(), frame.size());
   MarkFrame(0, 0, plain);
-  const bool first = (header->flags & kFlagFirstVisit) != 0;
-  if (*own == nullptr) return inner_->Decode(plain, nullptr, x);
+  const bool first = (header.flags & kFlagFirstVisit) != 0;
+  if (own == nullptr) return inner_->Decode(plain, nullptr, x);
 
   const size_t n = x.shape.elements();
   const std::span<float> decoded = Scratch<float, ScratchUse::kDecoded>(n);
@@ -113,9 +111,9 @@ absl::Status Ef21Codec::Decode(std::span<const std::byte> frame, CodecState* sta
       !s.ok()) {
     return s;
   }
-  if (!Advance(**own, first, decoded)) return Corrupt("the state would hold Inf or NaN");
+  if (!Advance(*own, first, decoded)) return Corrupt("the state would hold Inf or NaN");
   NarrowWriter(x, kernels_).Write(decoded.data(), 0, n);
-  (*own)->Fill(decoded.data());
+  own->Fill(decoded.data());
   return absl::OkStatus();
 }
 

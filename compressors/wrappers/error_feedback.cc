@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/families/selection.h"
 #include "compressors/frame/frame.h"
@@ -77,9 +78,8 @@ void ErrorFeedbackCodec::AddResidual(ConstTensor x, const float* e, float* sum) 
 
 absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
                                                   std::span<std::byte> frame) const {
-  const absl::StatusOr<Accumulators*> residual = AccumulatorsOf(state, name_, x.shape);
-  if (!residual.ok()) return residual.status();
-  float* e = (*residual)->tensor(0);
+  ASSIGN_OR_RETURN(Accumulators* const residual, AccumulatorsOf(state, name_, x.shape));
+  float* e = residual->tensor(0);
   if (sparse_ != nullptr) {
     const absl::StatusOr<size_t> bytes = sparse_->EncodeResidual(x, decay_, e, seed, frame);
     if (bytes.ok()) AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));

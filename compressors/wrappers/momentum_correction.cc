@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/frame/frame.h"
 #include "compressors/kernels/wide.h"
@@ -48,11 +49,10 @@ class MomentumCorrectionCodec final : public CatalogCodec {
 absl::StatusOr<size_t> MomentumCorrectionCodec::Encode(ConstTensor x, uint64_t seed,
                                                        CodecState* state,
                                                        std::span<std::byte> frame) const {
-  const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
-  if (!own.ok()) return own.status();
+  ASSIGN_OR_RETURN(Accumulators* const own, AccumulatorsOf(state, name_, x.shape));
   const size_t n = x.shape.elements();
-  float* u = (*own)->tensor(0);
-  float* v = (*own)->tensor(1);
+  float* u = own->tensor(0);
+  float* v = own->tensor(1);
   const std::span<float> both = Scratch<float, ScratchUse::kSum>(2 * n);
   float* new_u = both.data();
   float* new_v = both.data() + n;

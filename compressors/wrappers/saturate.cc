@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "base/status_macros.h"
 #include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/scratch.h"
@@ -108,7 +109,7 @@ ConstTensor SaturatingCodec::Replaced(ConstTensor x, float top) const {
 
 absl::StatusOr<size_t> SaturatingCodec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
                                                std::span<std::byte> frame) const {
-  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), 0); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name_, x, frame.size(), 0));
   const absl::StatusOr<size_t> plain = inner_->Encode(x, seed, state, frame);
   if (plain.ok() || !absl::IsInvalidArgument(plain.status())) return plain;
   // Refused: because of NaN or Inf, or for another reason, which is then the answer.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/run/reader.h"
 #include "experiments/spec/spec_changes.h"
 
@@ -18,12 +19,11 @@ using nlohmann::json;
 // The document that `longhaul _measure WORDS` answers with.
 absl::StatusOr<json> Ask(std::vector<std::string> words, const std::string& input = "") {
   words.insert(words.begin(), "_measure");
-  const absl::StatusOr<ReaderAnswer> answer = AskReader(std::move(words), input);
-  if (!answer.ok()) return answer.status();
-  json document = json::parse(answer->output, nullptr, /*allow_exceptions=*/false);
-  if (answer->status == 0 && document.is_object()) return document;
+  ASSIGN_OR_RETURN(const ReaderAnswer answer, AskReader(std::move(words), input));
+  json document = json::parse(answer.output, nullptr, /*allow_exceptions=*/false);
+  if (answer.status == 0 && document.is_object()) return document;
   return absl::InternalError(fmt::format(
-      "the reader ended with status {} and no answer; what it said stands above", answer->status));
+      "the reader ended with status {} and no answer; what it said stands above", answer.status));
 }
 
 // "": none.
@@ -75,29 +75,27 @@ json DesignOf(const CampaignSpec& campaign) {
 
 absl::StatusOr<DesignForecast> ForecastFor(const CampaignSpec& campaign,
                                            const std::string& results) {
-  const absl::StatusOr<json> answer = Ask({"forecast", results}, DesignOf(campaign).dump());
-  if (!answer.ok()) return answer.status();
-  if (const std::string error = ErrorOf(*answer); !error.empty()) {
-    if (answer->at("missing").get<bool>()) return DesignForecast{.missing = error};
+  ASSIGN_OR_RETURN(const json answer, Ask({"forecast", results}, DesignOf(campaign).dump()));
+  if (const std::string error = ErrorOf(answer); !error.empty()) {
+    if (answer.at("missing").get<bool>()) return DesignForecast{.missing = error};
     return absl::FailedPreconditionError(error);
   }
-  return DesignForecast{.text = answer->at("text"),
-                        .advice = answer->at("advice"),
-                        .primary_resolvable = answer->at("primary_resolvable")};
+  return DesignForecast{.text = answer.at("text"),
+                        .advice = answer.at("advice"),
+                        .primary_resolvable = answer.at("primary_resolvable")};
 }
 
 absl::StatusOr<std::string> EstimateCampaign(Record& record, int64_t experiment, Detail detail) {
   std::vector<std::string> words = {"estimates", record.folder(), std::to_string(experiment)};
   if (detail == Detail::kAll) words.emplace_back("--everything");
-  const absl::StatusOr<json> answer = Ask(std::move(words));
-  if (!answer.ok()) return answer.status();
-  if (const std::string error = ErrorOf(*answer); !error.empty()) {
+  ASSIGN_OR_RETURN(const json answer, Ask(std::move(words)));
+  if (const std::string error = ErrorOf(answer); !error.empty()) {
     return absl::FailedPreconditionError(error);
   }
   std::vector<EstimateRow> rows;
-  for (const json& row : answer->at("estimates")) rows.push_back(EstimateOf(row));
-  if (absl::Status s = record.SetEstimates(experiment, rows); !s.ok()) return s;
-  return answer->at("table").get<std::string>();
+  for (const json& row : answer.at("estimates")) rows.push_back(EstimateOf(row));
+  RETURN_IF_ERROR(record.SetEstimates(experiment, rows));
+  return answer.at("table").get<std::string>();
 }
 
 const LossRow* LossTable::Find(const std::string& arm, int64_t seed) const {
@@ -108,13 +106,12 @@ const LossRow* LossTable::Find(const std::string& arm, int64_t seed) const {
 }
 
 absl::StatusOr<LossTable> ReadLossTable(const std::string& path) {
-  const absl::StatusOr<json> answer = Ask({"losses", path});
-  if (!answer.ok()) return answer.status();
-  if (const std::string error = ErrorOf(*answer); !error.empty()) {
+  ASSIGN_OR_RETURN(const json answer, Ask({"losses", path}));
+  if (const std::string error = ErrorOf(answer); !error.empty()) {
     return absl::InvalidArgumentError(error);
   }
-  LossTable out{path, answer->at("sha256"), {}};
-  for (const json& row : answer->at("rows")) {
+  LossTable out{path, answer.at("sha256"), {}};
+  for (const json& row : answer.at("rows")) {
     out.rows.push_back({row["line"], row["arm"], row["codecs"], row["stages"], row["seed"],
                         row["train_tokens"], row["off"], RealOf(row["on"]),
                         RealOf(row["untrained_price"])});

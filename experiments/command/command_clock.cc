@@ -23,6 +23,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/spec/link_time.h"
 #include "experiments/spec/plans_of_spec.h"
@@ -46,7 +47,7 @@ absl::StatusOr<double> StepOfRow(const ordered_json& row) {
                             .microbatches = row.at("microbatches").get<int>()};
   if (shape.ranks == 1) return 0.0;
   const Schedule schedule = *FindSchedule("1f1b");
-  if (absl::Status s = CheckShape(schedule, shape); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckShape(schedule, shape));
   const PipelineProgram program = ProgramOf(schedule, shape);
   const double compute_s = number("compute_s");
   PipelineCosts costs =
@@ -74,9 +75,8 @@ double SyncOfRow(const ordered_json& row) {
 absl::Status AnswerSimulated(const ordered_json& rows) {
   ordered_json answer = ordered_json::array();
   for (const ordered_json& row : rows) {
-    const absl::StatusOr<double> step_s = StepOfRow(row);
-    if (!step_s.ok()) return step_s.status();
-    answer.push_back({{"step_s", *step_s}, {"sync_s", SyncOfRow(row)}});
+    ASSIGN_OR_RETURN(const double step_s, StepOfRow(row));
+    answer.push_back({{"step_s", step_s}, {"sync_s", SyncOfRow(row)}});
   }
   Tell(answer);
   return absl::OkStatus();

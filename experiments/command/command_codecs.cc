@@ -5,6 +5,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
 #include "compressors/survey.h"
@@ -25,23 +26,22 @@ struct CatalogueOptions {
 
 absl::Status PrintCatalogue(const CatalogueOptions& wanted) {
   if (std::vector<CodecSurvey> none; !wanted.sort.empty()) {  // before all are measured
-    if (absl::Status s = SortSurvey(wanted.sort, none); !s.ok()) return s;
+    RETURN_IF_ERROR(SortSurvey(wanted.sort, none));
   }
   SurveyOptions options;
   options.names = wanted.names;
   options.now_s = [] { return absl::ToDoubleSeconds(MonotonicClock().Now()); };
-  absl::StatusOr<std::vector<CodecSurvey>> surveys = SurveyCodecs(options);
-  if (!surveys.ok()) return surveys.status();
-  std::erase_if(*surveys, [&](const CodecSurvey& s) {
+  ASSIGN_OR_RETURN(std::vector<CodecSurvey> surveys, SurveyCodecs(options));
+  std::erase_if(surveys, [&](const CodecSurvey& s) {
     return s.bits_per_element > wanted.max_bits || s.nmse[0] > wanted.max_error;
   });
-  if (surveys->empty()) {
+  if (surveys.empty()) {
     return absl::NotFoundError(fmt::format("no codec passes --max-bits {:g} and --max-error {:g}",
                                            wanted.max_bits, wanted.max_error));
   }
-  if (!wanted.sort.empty()) SortSurvey(wanted.sort, *surveys).IgnoreError();
+  if (!wanted.sort.empty()) SortSurvey(wanted.sort, surveys).IgnoreError();
   fmt::print("{}",
-             wanted.json ? SurveyJson(*surveys, options.isa) : FormatSurvey(*surveys, options.isa));
+             wanted.json ? SurveyJson(surveys, options.isa) : FormatSurvey(surveys, options.isa));
   return absl::OkStatus();
 }
 
@@ -82,20 +82,19 @@ constexpr char kFrameHint[] = "; a frame is what `longhaul codecs encode` writes
 absl::Status EncodeFile(const FileOptions& o) {
   const auto codec = MakeCodec(o.codec);
   if (!codec.ok()) return codec.status();
-  const auto values = ReadFile(o.in);
-  if (!values.ok()) return values.status();
+  ASSIGN_OR_RETURN(const auto values, ReadFile(o.in));
   const Shape shape = {o.rows, o.cols};
   uint64_t elements = 0;
   if (__builtin_mul_overflow(o.rows, o.cols, &elements) ||
-      elements != values->size() / BytesPerElement(o.dtype) ||
-      values->size() % BytesPerElement(o.dtype) != 0) {
+      elements != values.size() / BytesPerElement(o.dtype) ||
+      values.size() % BytesPerElement(o.dtype) != 0) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: {} bytes are not {} x {} elements of {} bytes", o.in, values->size(),
+        fmt::format("{}: {} bytes are not {} x {} elements of {} bytes", o.in, values.size(),
                     o.rows, o.cols, BytesPerElement(o.dtype)));
   }
   std::vector<std::byte> frame((*codec)->MaxFrameBytes(shape, o.dtype));
   const auto state = (*codec)->NewState(shape);
-  const auto bytes = (*codec)->Encode({values->data(), o.dtype, shape}, o.seed, state.get(), frame);
+  const auto bytes = (*codec)->Encode({values.data(), o.dtype, shape}, o.seed, state.get(), frame);
   if (!bytes.ok()) return WrongWith(o.in, bytes.status());
   if (const uint64_t replaced = SaturatedElements(**codec); replaced > 0) {
     fmt::print(stderr, "{}: {} NaN or Inf replaced\n", o.in, replaced);
@@ -104,28 +103,26 @@ absl::Status EncodeFile(const FileOptions& o) {
 }
 
 absl::Status DecodeFile(const FileOptions& o) {
-  const auto frame = ReadFile(o.in);
-  if (!frame.ok()) return frame.status();
-  const auto header = ParseFrame(*frame);
+  ASSIGN_OR_RETURN(const auto frame, ReadFile(o.in));
+  const auto header = ParseFrame(frame);
   if (!header.ok()) return WrongWith(o.in, header.status(), kFrameHint);
   // Every codec writes a byte or more per 2^16 elements; a shape beyond that is a lie.
   uint64_t elements = 0;
   if (__builtin_mul_overflow(header->shape.rows, header->shape.cols, &elements) ||
-      elements >> 16 > frame->size()) {
+      elements >> 16 > frame.size()) {
     return absl::DataLossError(fmt::format("{}: {} bytes for a tensor of {} x {}", o.in,
-                                           frame->size(), header->shape.rows, header->shape.cols));
+                                           frame.size(), header->shape.rows, header->shape.cols));
   }
   std::vector<std::byte> values(elements * BytesPerElement(o.dtype));
-  if (absl::Status s = DecodeFrame(*frame, {values.data(), o.dtype, header->shape}); !s.ok()) {
+  if (absl::Status s = DecodeFrame(frame, {values.data(), o.dtype, header->shape}); !s.ok()) {
     return WrongWith(o.in, s);
   }
   return WriteFile(o.out, values);
 }
 
 absl::Status InspectFile(const FileOptions& o) {
-  const auto frame = ReadFile(o.in);
-  if (!frame.ok()) return frame.status();
-  const auto text = DescribeFrame(*frame);
+  ASSIGN_OR_RETURN(const auto frame, ReadFile(o.in));
+  const auto text = DescribeFrame(frame);
   if (!text.ok()) return WrongWith(o.in, text.status(), kFrameHint);
   fmt::print("{}", *text);
   return absl::OkStatus();

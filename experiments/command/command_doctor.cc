@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/run/machine_check.h"
 #include "netem/machine/tap_ceiling.h"
@@ -25,26 +26,24 @@ std::string Carried(BitsPerSecond rate, double core_share) {
 }
 
 absl::Status MeasureTap() {
-  auto ceiling = MeasureTapCeiling(kMeasure);
-  if (!ceiling.ok()) return ceiling.status();
-  PrintRow("tap, whole TCP frames", Carried(ceiling->tso, ceiling->tso_core_share));
-  PrintRow("tap, cut to the MTU", Carried(ceiling->mtu_frames, ceiling->mtu_core_share));
-  const absl::Status kept = StoreTapCeiling(*ceiling);
+  ASSIGN_OR_RETURN(auto ceiling, MeasureTapCeiling(kMeasure));
+  PrintRow("tap, whole TCP frames", Carried(ceiling.tso, ceiling.tso_core_share));
+  PrintRow("tap, cut to the MTU", Carried(ceiling.mtu_frames, ceiling.mtu_core_share));
+  const absl::Status kept = StoreTapCeiling(ceiling);
   PrintRow("", kept.ok() ? "faster links are refused from now on (" + TapCeilingFile() + ")"
                          : "not kept: " + std::string(kept.message()));
   return absl::OkStatus();
 }
 
 absl::Status MeasureRtt(EmulatorKind kind) {
-  auto rtt = MeasureIdleRtt(kind);
-  if (!rtt.ok()) return rtt.status();
+  ASSIGN_OR_RETURN(auto rtt, MeasureIdleRtt(kind));
   const auto above = [&](absl::Duration time) {
-    return absl::ToDoubleMilliseconds(time - rtt->nominal);
+    return absl::ToDoubleMilliseconds(time - rtt.nominal);
   };
-  const double p99 = above(rtt->p99);
+  const double p99 = above(rtt.p99);
   PrintRow("added to a round trip",
-           fmt::format("median {:.2f} ms, p99 {:.2f} ms, most {:.2f} ms{}", above(rtt->median), p99,
-                       above(rtt->max),
+           fmt::format("median {:.2f} ms, p99 {:.2f} ms, most {:.2f} ms{}", above(rtt.median), p99,
+                       above(rtt.max),
                        p99 > 1 ? ": MORE THAN 1 ms, results with tails will be flagged" : ""));
   return absl::OkStatus();
 }

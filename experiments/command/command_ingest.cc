@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/record/record.h"
@@ -117,10 +118,9 @@ class AttemptReader {
 
   // Nobody saw how long a group was away.
   absl::Status ForgetRecoveryTimes() {
-    absl::StatusOr<std::vector<FaultRow>> faults = record_.Faults(run_);
-    if (!faults.ok()) return faults.status();
-    for (FaultRow& fault : *faults) fault.recovery_s.reset();
-    return faults->empty() ? absl::OkStatus() : record_.AddFaults(run_, *faults);
+    ASSIGN_OR_RETURN(std::vector<FaultRow> faults, record_.RowsOf<FaultRow>(run_));
+    for (FaultRow& fault : faults) fault.recovery_s.reset();
+    return faults.empty() ? absl::OkStatus() : record_.Add(run_, faults);
   }
 
   Record& record_;
@@ -165,35 +165,32 @@ struct Begun {
 absl::StatusOr<Begun> BeginOrResume(Record& record, int64_t experiment, const std::string& arm,
                                     const RunSpec& spec, const EventFolder& events) {
   const std::string id = std::to_string(events.attempts.front().id);
-  const auto known = record.RunWithFact(kFirstAttemptFact, id);
-  if (!known.ok()) return known.status();
-  if (!*known) {
-    const auto run = record.BeginRun(RowOf(spec, experiment, arm, events.attempts.front()));
-    if (!run.ok()) return run.status();
-    return Begun{.run = *run};
+  ASSIGN_OR_RETURN(const auto known, record.RunWithFact(kFirstAttemptFact, id));
+  if (!known) {
+    ASSIGN_OR_RETURN(const auto run,
+                     record.BeginRun(RowOf(spec, experiment, arm, events.attempts.front())));
+    return Begun{.run = run};
   }
-  const auto row = record.Run(**known);
-  if (!row.ok()) return row.status();
-  Begun begun{.run = row->id,
-              .taken = std::strtoull(FactOf(row->facts, kAttemptsTakenFact).c_str(), nullptr, 10)};
-  const bool over = row->status == RunStatus::kOk || row->status == RunStatus::kPartial ||
-                    row->status == RunStatus::kDiverged;
-  begun.ended = over || (begun.taken >= events.attempts.size() && row->status != RunStatus::kDied &&
-                         row->status != RunStatus::kInterrupted);
+  ASSIGN_OR_RETURN(const auto row, record.Run(*known));
+  Begun begun{.run = row.id,
+              .taken = std::strtoull(FactOf(row.facts, kAttemptsTakenFact).c_str(), nullptr, 10)};
+  const bool over = row.status == RunStatus::kOk || row.status == RunStatus::kPartial ||
+                    row.status == RunStatus::kDiverged;
+  begun.ended = over || (begun.taken >= events.attempts.size() && row.status != RunStatus::kDied &&
+                         row.status != RunStatus::kInterrupted);
   if (begun.ended) {
-    begun.notice = fmt::format("these events are in the record as run {} ({}{}{})", row->id,
-                               ToString(row->status), row->reason.empty() ? "" : ": ", row->reason);
+    begun.notice = fmt::format("these events are in the record as run {} ({}{}{})", row.id,
+                               ToString(row.status), row.reason.empty() ? "" : ": ", row.reason);
     return begun;
   }
-  if (absl::Status s = record.ResumeRun(row->id); !s.ok()) return s;
+  RETURN_IF_ERROR(record.ResumeRun(row.id));
   return begun;
 }
 
 absl::Status OutcomeOf(const Record& record, int64_t run) {
-  const auto row = record.Run(run);
-  if (!row.ok()) return row.status();
-  if (row->status == RunStatus::kOk) return absl::OkStatus();
-  return absl::FailedPreconditionError(row->reason);
+  ASSIGN_OR_RETURN(const auto row, record.Run(run));
+  if (row.status == RunStatus::kOk) return absl::OkStatus();
+  return absl::FailedPreconditionError(row.reason);
 }
 
 // Whether a record can be made of these. Unavailable: a worker still runs. FailedPrecondition: no
@@ -238,22 +235,21 @@ absl::Status CheckEvents(const RunSpec& spec, const EventFolder& events) {
 // Errors as CheckEvents.
 absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const std::string& arm,
                                       const RunSpec& spec, const EventFolder& events) {
-  if (absl::Status s = CheckEvents(spec, events); !s.ok()) return s;
-  const auto begun = BeginOrResume(record, experiment, arm, spec, events);
-  if (!begun.ok()) return begun.status();
-  Ingested result{.run = begun->run, .outcome = absl::OkStatus(), .notices = {}};
-  if (begun->ended) {
-    result.notices.push_back(begun->notice);
-    result.outcome = OutcomeOf(record, begun->run);
+  RETURN_IF_ERROR(CheckEvents(spec, events));
+  ASSIGN_OR_RETURN(const auto begun, BeginOrResume(record, experiment, arm, spec, events));
+  Ingested result{.run = begun.run, .outcome = absl::OkStatus(), .notices = {}};
+  if (begun.ended) {
+    result.notices.push_back(begun.notice);
+    result.outcome = OutcomeOf(record, begun.run);
     return result;
   }
   const size_t starts = events.attempts.size();
-  for (size_t i = std::min(begun->taken, starts - 1); i < starts; ++i) {
+  for (size_t i = std::min(begun.taken, starts - 1); i < starts; ++i) {
     const Attempt& attempt = events.attempts[i];
     result.outcome = AttemptReader(record, result.run, spec, attempt).Take(result.notices);
     const auto facts =
         std::map<std::string, std::string>{{kAttemptsTakenFact, std::to_string(i + 1)}};
-    if (absl::Status s = record.AddFacts(result.run, facts); !s.ok()) return s;
+    RETURN_IF_ERROR(record.AddFacts(result.run, facts));
     for (const auto& [process, file] : attempt.files) {
       if (file.torn)
         result.notices.push_back(file.path + ": its last line has no end and is left out");
@@ -266,7 +262,7 @@ absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const 
     }
     result.notices.push_back(
         fmt::format("start {} of {}: {}", i + 1, starts, std::string(result.outcome.message())));
-    if (absl::Status s = record.ResumeRun(result.run); !s.ok()) return s;
+    RETURN_IF_ERROR(record.ResumeRun(result.run));
   }
   return result;
 }
@@ -279,26 +275,23 @@ struct IngestArguments {
 };
 
 absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out) {
-  if (absl::Status s = CheckArmName("--arm", arguments.arm); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckArmName("--arm", arguments.arm));
   const auto events = ReadEventFolder(arguments.events);
   if (!events.ok()) return events.status();
   // As the workers resolved it: its paths count from where they were started.
-  const auto resolved = ReadTomlFile(arguments.events + "/spec.toml");
-  if (!resolved.ok()) return resolved.status();
-  const auto spec = ReadRunSpec(*resolved, CatalogNames());
-  if (!spec.ok()) return spec.status();
-  if (absl::Status s = CheckEvents(*spec, *events); !s.ok()) return s;
-  auto opened =
-      OpenExperiment(arguments.results, {.kind = ExperimentKind::kRun, .name = arguments.arm});
-  if (!opened.ok()) return opened.status();
-  auto& [record, experiment] = *opened;
-  const auto ingested = IngestEvents(record, experiment, arguments.arm, *spec, *events);
-  if (!ingested.ok()) return ingested.status();
-  for (const std::string& line : ingested->notices) {
+  ASSIGN_OR_RETURN(const auto resolved, ReadTomlFile(arguments.events + "/spec.toml"));
+  ASSIGN_OR_RETURN(const auto spec, ReadRunSpec(resolved, CatalogNames()));
+  RETURN_IF_ERROR(CheckEvents(spec, *events));
+  ASSIGN_OR_RETURN(auto opened, OpenExperiment(arguments.results, {.kind = ExperimentKind::kRun,
+                                                                   .name = arguments.arm}));
+  auto& [record, experiment] = opened;
+  ASSIGN_OR_RETURN(const auto ingested,
+                   IngestEvents(record, experiment, arguments.arm, spec, *events));
+  for (const std::string& line : ingested.notices) {
     std::fputs((line + "\n").c_str(), out.progress());
   }
-  const absl::Status shown = ShowFromRecord(out, "line", record, ingested->run, ingested->outcome);
-  return ingested->outcome.ok() ? shown : ingested->outcome;
+  const absl::Status shown = ShowFromRecord(out, "line", record, ingested.run, ingested.outcome);
+  return ingested.outcome.ok() ? shown : ingested.outcome;
 }
 
 }  // namespace

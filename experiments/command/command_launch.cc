@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
 #include "experiments/command/net_programs.h"
@@ -94,12 +95,11 @@ absl::Status Launch::Prepare() {
     return absl::InvalidArgumentError(
         "launch -n N --profile P -- CMD...: no CMD; it stands behind --");
   }
-  auto lab = LabOf(*options_.links);
-  if (!lab.ok()) return lab.status();
-  name_ = options_.name.empty() ? lab->name : options_.name;
-  if (absl::Status s = CheckArmName("--name", name_); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto lab, LabOf(*options_.links));
+  name_ = options_.name.empty() ? lab.name : options_.name;
+  RETURN_IF_ERROR(CheckArmName("--name", name_));
   folder_ = options_.results.empty() ? "results/" + name_ : options_.results;
-  lab_ = *std::move(lab);
+  lab_ = std::move(lab);
   lab_.name = fmt::format("launch-{}", getpid());
   lab_.with_caller = true;
   const auto grace = ReadTime("grace", options_.grace);
@@ -117,9 +117,8 @@ absl::Status Launch::Prepare() {
 }
 
 absl::StatusOr<json> Launch::Ask(const json& request, absl::Duration timeout) const {
-  auto answer = AskLab(*store_, lab_.name, request, timeout);
-  if (!answer.ok()) return answer.status();
-  return std::move(answer->message);
+  ASSIGN_OR_RETURN(auto answer, AskLab(*store_, lab_.name, request, timeout));
+  return std::move(answer.message);
 }
 
 // A signal ends the probe, and the launch.
@@ -158,14 +157,13 @@ std::string Launch::LogFile(size_t rank) const {
 absl::Status Launch::Verify(LinkPhase phase) {
   json probe = json::object();
   if (options_.probe != "none") {
-    auto seen = Probe(phase);
-    if (!seen.ok()) return seen.status();
-    probe = *std::move(seen);
+    ASSIGN_OR_RETURN(auto seen, Probe(phase));
+    probe = std::move(seen);
   }
   auto stats = Ask({{"do", "stats"}}, absl::Minutes(1));
   if (!stats.ok()) return stats.status();
   const auto rows = LinkRowsOf(lab_.topology, phase, probe, *stats);
-  if (absl::Status s = record_->AddLinks(run_, rows); !s.ok()) return s;
+  RETURN_IF_ERROR(record_->Add(run_, rows));
   if (phase == LinkPhase::kBefore) before_ = *std::move(stats);
   for (const LinkRow& row : rows) {
     if (row.why.empty()) continue;
@@ -180,16 +178,15 @@ absl::Status Launch::Verify(LinkPhase phase) {
 }
 
 absl::Status Launch::BeginRecord() {
-  auto opened = OpenExperiment(folder_, {.kind = ExperimentKind::kRun, .name = name_});
-  if (!opened.ok()) return opened.status();
-  record_.emplace(std::move(opened->record));
+  ASSIGN_OR_RETURN(auto opened,
+                   OpenExperiment(folder_, {.kind = ExperimentKind::kRun, .name = name_}));
+  record_.emplace(std::move(opened.record));
   const LaunchPlan plan{.name = name_,
                         .command = command_,
                         .links = options_.links->links.empty() ? "figures" : options_.links->links,
                         .topology = lab_.topology};
-  const auto run = record_->BeginRun(LaunchRow(plan, opened->id));
-  if (!run.ok()) return run.status();
-  run_ = *run;
+  ASSIGN_OR_RETURN(const auto run, record_->BeginRun(LaunchRow(plan, opened.id)));
+  run_ = run;
   return absl::OkStatus();
 }
 
@@ -217,18 +214,16 @@ absl::Status Launch::Start(std::vector<StartedProgram>& running) {
   for (size_t rank = 0; rank < lab_.topology.nodes.size(); ++rank) {
     NodeStart start{.keeps_input = rank == 0, .environment = EnvironmentOf(rank)};
     if (output_) start.before = [this, rank] { return output_->TakeIn(rank); };
-    const auto pid = StartInNode(*store_, lab_, {rank, command_}, start, mask_);
-    if (!pid.ok()) return pid.status();
-    running.push_back({*pid, fmt::format("rank {}", rank)});
+    ASSIGN_OR_RETURN(const auto pid, StartInNode(*store_, lab_, {rank, command_}, start, mask_));
+    running.push_back({pid, fmt::format("rank {}", rank)});
   }
   return absl::OkStatus();
 }
 
 absl::Status Launch::Programs() {
   if (!options_.raw) {
-    auto output = RankOutput::Make(lab_.topology.nodes.size());
-    if (!output.ok()) return output.status();
-    output_.emplace(*std::move(output));
+    ASSIGN_OR_RETURN(auto output, RankOutput::Make(lab_.topology.nodes.size()));
+    output_.emplace(std::move(output));
   }
   const absl::Time began = MonotonicNow();
   began_s_ = Seconds(began);
@@ -260,19 +255,17 @@ absl::Status Launch::AfterPrograms() {
   counted_ = *std::move(counted);
   std::vector<ProgramLog> logs(ends_.size());
   for (size_t rank = 0; rank < ends_.size(); ++rank) {
-    auto read = ReadProgramLog(LogFile(rank), static_cast<int64_t>(rank),
-                               static_cast<int64_t>(ends_.size()));
-    if (!read.ok()) return read.status();
-    logs[rank] = *std::move(read);
+    ASSIGN_OR_RETURN(auto read, ReadProgramLog(LogFile(rank), static_cast<int64_t>(rank),
+                                               static_cast<int64_t>(ends_.size())));
+    logs[rank] = std::move(read);
     if (logs[rank].bad_lines == 0) continue;
     remarks_.push_back(
         fmt::format("rank {} wrote {} lines to $LONGHAUL_LOG that are none of "
                     "longhaul.log's; {}",
                     rank, logs[rank].bad_lines, logs[rank].first_bad));
   }
-  const absl::Status added =
-      AddProgramLogs(*record_, run_, lab_.topology, logs, ends_, began_s_, before_, counted_);
-  if (!added.ok()) return added;
+  RETURN_IF_ERROR(
+      AddProgramLogs(*record_, run_, lab_.topology, logs, ends_, began_s_, before_, counted_));
   if (status_ != 0) return absl::OkStatus();  // a program that failed says nothing of links
   return Verify(LinkPhase::kAfter);
 }
@@ -290,12 +283,11 @@ absl::Status Launch::Finish(const absl::Status& outcome) {
 }
 
 absl::StatusOr<int> Launch::Run() {
-  if (absl::Status s = Prepare(); !s.ok()) return s;
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  store_.emplace(*std::move(store));
+  RETURN_IF_ERROR(Prepare());
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  store_.emplace(std::move(store));
   // Before the record: a lab that cannot be leaves no row of a run.
-  if (absl::Status s = StartLabDaemon(*store_, lab_); !s.ok()) return s;
+  RETURN_IF_ERROR(StartLabDaemon(*store_, lab_));
   fmt::print(out_.warnings(), "{}", MissingPathsText(lab_.topology));
   ReportReplaced(JobEnvironment(NamesOf(lab_.topology), 0, options_.port));
   sigprocmask(SIG_BLOCK, nullptr, &mask_);
@@ -311,7 +303,7 @@ absl::StatusOr<int> Launch::Run() {
   if (output_) output_->Finish();  // processes that the lab's end has ended may have held our pipes
   if (!outcome.ok() && !interrupted_) return outcome;
   if (!down.ok()) return down;
-  if (absl::Status shown = Show(); !shown.ok()) return shown;
+  RETURN_IF_ERROR(Show());
   return status_;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "experiments/command/campaign_estimates.h"
 #include "experiments/command/command.h"
 #include "experiments/command/measure_progress.h"
@@ -99,15 +100,14 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
   row.facts[kLossesFact] = losses.sha256;
   if (loss.untrained_price)
     row.facts[kUntrainedPriceFact] = fmt::format("{}", *loss.untrained_price);
-  const absl::StatusOr<int64_t> run = record.BeginRun(row);
-  if (!run.ok()) return run.status();
+  ASSIGN_OR_RETURN(const int64_t run, record.BeginRun(row));
   std::vector<std::pair<EvalCodec, double>> evaluations = {{EvalCodec::kOff, loss.off}};
   if (loss.on) evaluations.emplace_back(EvalCodec::kOn, *loss.on);
   for (const auto& [codec, nat] : evaluations) {
     const EvaluationRow evaluation{Steps(planned.spec), codec, nat, 0, 0};
-    if (absl::Status s = record.AddEvaluation(*run, evaluation); !s.ok()) return s;
+    RETURN_IF_ERROR(record.AddEvaluation(run, evaluation));
   }
-  return record.FinishRun(*run, RunStatus::kOk, "losses read from a file; nothing was trained");
+  return record.FinishRun(run, RunStatus::kOk, "losses read from a file; nothing was trained");
 }
 
 // What its runs say of their data, and the document with --json. Returns `outcome` unless the record can't be read.
@@ -123,34 +123,30 @@ absl::Status ShowCampaign(const Record& record, int64_t experiment, const absl::
 // InvalidArgument, with file and line: not such a file; an arm, a seed, codecs or a number of
 // tokens that differ from the plan's; a planned run without a row, or a row without a planned run.
 absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput& out) {
-  const absl::StatusOr<CampaignSpec> campaign =
-      LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
-  if (!campaign.ok()) return campaign.status();
-  const absl::StatusOr<LossTable> losses = ReadLossTable(arguments.from_losses);
-  if (!losses.ok()) return losses.status();
-  if (absl::Status s = IsOfThePlan(*losses, *campaign); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const CampaignSpec campaign,
+                   LoadCampaign(arguments.spec, arguments.sets, CatalogNames()));
+  ASSIGN_OR_RETURN(const LossTable losses, ReadLossTable(arguments.from_losses));
+  RETURN_IF_ERROR(IsOfThePlan(losses, campaign));
   const std::string results = arguments.results.empty()
-                                  ? fmt::format("results/{}-from-losses", campaign->name)
+                                  ? fmt::format("results/{}-from-losses", campaign.name)
                                   : arguments.results;
-  absl::StatusOr<OpenedExperiment> opened = OpenExperiment(
-      results,
-      CampaignRow(*campaign, {{"losses_sha256", losses->sha256}},
-                  {{"losses_from", arguments.from_losses}, {kLossesFact, losses->sha256}}));
-  if (!opened.ok()) return opened.status();
-  auto& [record, experiment] = *opened;
-  const absl::StatusOr<std::vector<RunRow>> before = record.Runs(experiment);
-  if (!before.ok()) return before.status();
-  if (before->empty()) {
-    for (const PlannedRun& run : campaign->runs) {
-      if (absl::Status s = AddRun(record, experiment, run, *losses); !s.ok()) return s;
+  ASSIGN_OR_RETURN(OpenedExperiment opened,
+                   OpenExperiment(results, CampaignRow(campaign, {{"losses_sha256", losses.sha256}},
+                                                       {{"losses_from", arguments.from_losses},
+                                                        {kLossesFact, losses.sha256}})));
+  auto& [record, experiment] = opened;
+  ASSIGN_OR_RETURN(const std::vector<RunRow> before, record.Runs(experiment));
+  if (before.empty()) {
+    for (const PlannedRun& run : campaign.runs) {
+      RETURN_IF_ERROR(AddRun(record, experiment, run, losses));
     }
-  } else if (before->size() != campaign->runs.size()) {
+  } else if (before.size() != campaign.runs.size()) {
     return absl::FailedPreconditionError(
         fmt::format("{}/{} holds {} of {} runs of this file: reading it was cut short; remove the "
                     "folder and read it again",
-                    results, kRecordFile, before->size(), campaign->runs.size()));
+                    results, kRecordFile, before.size(), campaign.runs.size()));
   }
-  fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses->rows.size(),
+  fmt::print(out.progress(), "{} losses read from {}; nothing was trained\n", losses.rows.size(),
              arguments.from_losses);
   const absl::StatusOr<std::string> table = EstimateCampaign(record, experiment, out.detail());
   if (out.json()) return ShowCampaign(record, experiment, table.status(), out);
@@ -173,30 +169,28 @@ absl::Status CheckCells(const TimingGrid& grid) {
 // `measure` of a file with a [timing] table: runs the grid's cells, resumable, and prints step
 // times against P2, where steps go and which codecs pay.
 absl::Status MeasureTiming(const MeasureArguments& arguments, CommandOutput& out) {
-  absl::StatusOr<TomlValue> root = ReadTomlFile(arguments.spec, arguments.sets);
-  if (!root.ok()) return root.status();
-  if (absl::Status s = CountPathsFromFile(arguments.spec, *root); !s.ok()) return s;
-  absl::StatusOr<TimingGrid> grid = ReadTimingGrid(*root, CatalogNames());
-  if (!grid.ok()) return grid.status();
-  if (absl::Status s = PinFiles(grid->runs); !s.ok()) return s;
-  if (absl::Status s = CheckCells(*grid); !s.ok()) return s;
+  ASSIGN_OR_RETURN(TomlValue root, ReadTomlFile(arguments.spec, arguments.sets));
+  RETURN_IF_ERROR(CountPathsFromFile(arguments.spec, root));
+  ASSIGN_OR_RETURN(TimingGrid grid, ReadTimingGrid(root, CatalogNames()));
+  RETURN_IF_ERROR(PinFiles(grid.runs));
+  RETURN_IF_ERROR(CheckCells(grid));
   const std::string results =
-      arguments.results.empty() ? "results/" + grid->name : arguments.results;
-  absl::StatusOr<OpenedExperiment> opened = OpenExperiment(
-      results, {.kind = ExperimentKind::kRun,
-                .name = grid->name,
-                .question = grid->question,
-                .plan_text = PlanText(*grid),
-                .facts = {{kNamedFilesFact, ContentsText(FilesOfPlan(grid->runs))}}});
-  if (!opened.ok()) return opened.status();
-  auto& [record, experiment] = *opened;
+      arguments.results.empty() ? "results/" + grid.name : arguments.results;
+  ASSIGN_OR_RETURN(
+      OpenedExperiment opened,
+      OpenExperiment(results,
+                     {.kind = ExperimentKind::kRun,
+                      .name = grid.name,
+                      .question = grid.question,
+                      .plan_text = PlanText(grid),
+                      .facts = {{kNamedFilesFact, ContentsText(FilesOfPlan(grid.runs))}}}));
+  auto& [record, experiment] = opened;
   PoolLimits limits = LimitsOf(arguments.jobs);
   limits.invalid_is_outcome = true;
-  const absl::Status ran = TrainTheRest(record, experiment, grid->runs, limits, out.progress());
+  const absl::Status ran = TrainTheRest(record, experiment, grid.runs, limits, out.progress());
   if (absl::IsCancelled(ran)) return ran;
   // A cell whose links failed is told in its row; the others stand.
-  const absl::Status shown = ShowFromRecord(out, "timing", record, experiment, ran);
-  if (!shown.ok()) return shown;
+  RETURN_IF_ERROR(ShowFromRecord(out, "timing", record, experiment, ran));
   if (!out.json()) fmt::print("{}", RecordLine(results));
   return ran;
 }
@@ -212,9 +206,8 @@ absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpe
     if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
     auto& corpus = opened[{run.spec.data.source, run.spec.data.eval, run.spec.model.vocab}];
     if (corpus == nullptr) {
-      absl::StatusOr<std::shared_ptr<const Corpus>> read = OpenCorpus(run.spec);
-      if (!read.ok()) return read.status();
-      corpus = *std::move(read);
+      ASSIGN_OR_RETURN(std::shared_ptr<const Corpus> read, OpenCorpus(run.spec));
+      corpus = std::move(read);
     }
     if (first == nullptr) first = corpus;
     if (TrainTokens(run.spec) <= corpus->train_tokens()) continue;
@@ -238,10 +231,9 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
                                                                    const std::string& results,
                                                                    bool accept_unresolved,
                                                                    CommandOutput& out) {
-  const absl::StatusOr<DesignForecast> forecast = ForecastFor(campaign, results);
-  if (!forecast.ok()) return forecast.status();
-  const bool known = forecast->missing.empty();
-  const bool refused = known && !forecast->primary_resolvable && !accept_unresolved;
+  ASSIGN_OR_RETURN(const DesignForecast forecast, ForecastFor(campaign, results));
+  const bool known = forecast.missing.empty();
+  const bool refused = known && !forecast.primary_resolvable && !accept_unresolved;
   for (const PlannedRun& run : campaign.runs) {
     if (run.arm != kD0Reference || run.seed != campaign.seeds.front()) continue;
     if (run.spec.program) break;
@@ -264,20 +256,20 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
       fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
     }
   }
-  for (const std::string& line : forecast->advice) fmt::print(out.progress(), "{}\n", line);
+  for (const std::string& line : forecast.advice) fmt::print(out.progress(), "{}\n", line);
   if (!known) {
     fmt::print(out.warnings(), "{}; the runs are trained and recorded without it\n",
-               forecast->missing);
-    return Facts{{kForecastFact, "none: " + forecast->missing}};
+               forecast.missing);
+    return Facts{{kForecastFact, "none: " + forecast.missing}};
   }
   // The error below points at it.
-  for (const std::string& line : std::vector<std::string>(absl::StrSplit(forecast->text, '\n'))) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(forecast.text, '\n'))) {
     fmt::print(refused && out.quiet() ? stderr : out.progress(), "{}", Wrapped(line, 110, "  "));
   }
   if (!refused) {
     return std::map<std::string, std::string>{
-        {kForecastFact, forecast->text},
-        {kAcceptedUnresolvedFact, forecast->primary_resolvable ? "false" : "true"}};
+        {kForecastFact, forecast.text},
+        {kAcceptedUnresolvedFact, forecast.primary_resolvable ? "false" : "true"}};
   }
   return absl::FailedPreconditionError(
       "this design cannot resolve a loss of 0.5 % per crossing in its primary contrast (forecast "
@@ -287,54 +279,51 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
 // One run, in a record of its own. The forecast is the whole campaign's, without a pilot.
 absl::Status MeasureOne(const MeasureArguments& arguments, CampaignSpec& campaign,
                         CommandOutput& out) {
-  if (absl::Status s = PinFiles(campaign.runs); !s.ok()) return s;
-  auto frozen = FrozenFacts(campaign);
-  if (!frozen.ok()) return frozen.status();
-  auto facts = CheckResolution(campaign, arguments.records, /*accept_unresolved=*/true, out);
-  if (!facts.ok()) return facts.status();
+  RETURN_IF_ERROR(PinFiles(campaign.runs));
+  ASSIGN_OR_RETURN(auto frozen, FrozenFacts(campaign));
+  ASSIGN_OR_RETURN(auto facts,
+                   CheckResolution(campaign, arguments.records, /*accept_unresolved=*/true, out));
   return MeasureOneRun(campaign,
-                       CampaignRow(campaign, *frozen, WithFiles(*std::move(facts), campaign)),
+                       CampaignRow(campaign, frozen, WithFiles(std::move(facts), campaign)),
                        *arguments.run, arguments.records, out);
 }
 
 absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& out) {
-  absl::StatusOr<CampaignSpec> campaign =
-      LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
-  if (!campaign.ok()) return campaign.status();
-  if (arguments.list) return ListPlannedRuns(*campaign, out);
-  if (arguments.run) return MeasureOne(arguments, *campaign, out);
+  ASSIGN_OR_RETURN(CampaignSpec campaign,
+                   LoadCampaign(arguments.spec, arguments.sets, CatalogNames()));
+  if (arguments.list) return ListPlannedRuns(campaign, out);
+  if (arguments.run) return MeasureOne(arguments, campaign, out);
   const std::string results =
-      arguments.results.empty() ? "results/" + campaign->name : arguments.results;
+      arguments.results.empty() ? "results/" + campaign.name : arguments.results;
   PoolLimits limits = LimitsOf(arguments.jobs);
   if (!arguments.gpus.empty()) {
     absl::StatusOr<std::vector<int>> gpus = ParseGpus(arguments.gpus);
     if (!gpus.ok()) return gpus.status();
-    if (absl::Status s = CheckCanSpread(campaign->runs); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckCanSpread(campaign.runs));
     limits.gpus = *std::move(gpus);
   }
-  if (absl::Status s = PinFiles(campaign->runs); !s.ok()) return s;
-  if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
-  auto frozen = FrozenFacts(*campaign);
-  if (!frozen.ok()) return frozen.status();
-  auto facts = CheckResolution(*campaign, results, arguments.accept_unresolved, out);
-  if (!facts.ok()) return facts.status();
-  absl::StatusOr<OpenedExperiment> opened = OpenExperiment(
-      results, CampaignRow(*campaign, *frozen, WithFiles(*std::move(facts), *campaign)));
-  if (!opened.ok()) return opened.status();
-  auto& [record, experiment] = *opened;
+  RETURN_IF_ERROR(PinFiles(campaign.runs));
+  RETURN_IF_ERROR(CheckFirst(campaign, limits));
+  ASSIGN_OR_RETURN(auto frozen, FrozenFacts(campaign));
+  ASSIGN_OR_RETURN(auto facts,
+                   CheckResolution(campaign, results, arguments.accept_unresolved, out));
+  ASSIGN_OR_RETURN(OpenedExperiment opened,
+                   OpenExperiment(results, CampaignRow(campaign, frozen,
+                                                       WithFiles(std::move(facts), campaign))));
+  auto& [record, experiment] = opened;
   std::optional<GpuSharing> sharing;  // until the last run has ended
   const auto on_gpu = [](const PlannedRun& run) { return run.spec.train.device != "cpu"; };
-  if (limits.jobs > 1 && std::ranges::any_of(campaign->runs, on_gpu)) {
+  if (limits.jobs > 1 && std::ranges::any_of(campaign.runs, on_gpu)) {
     sharing.emplace(GpuSharing::Start());
     limits.gpu_sharing = sharing->words();
     fmt::print(out.progress(), "runs on a GPU share it by {}\n", sharing->words());
   }
-  absl::Status outcome = TrainTheRest(record, experiment, campaign->runs, limits, out.progress());
+  absl::Status outcome = TrainTheRest(record, experiment, campaign.runs, limits, out.progress());
   if (!outcome.ok() && !absl::IsCancelled(outcome)) {
     outcome = absl::Status(
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
   }
-  if (outcome.ok()) outcome = PriceReferences(record, experiment, *campaign, out.warnings());
+  if (outcome.ok()) outcome = PriceReferences(record, experiment, campaign, out.warnings());
   absl::StatusOr<std::string> table =
       outcome.ok() ? EstimateCampaign(record, experiment, out.detail()) : outcome;
   const absl::Status shown = ShowCampaign(record, experiment, table.status(), out);
@@ -344,10 +333,9 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
 }
 
 absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
-  const absl::StatusOr<TomlValue> file = ReadTomlFile(arguments.spec);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(const TomlValue file, ReadTomlFile(arguments.spec));
   if (!arguments.from_losses.empty()) return MeasureFromLosses(arguments, out);
-  if (!IsTimingGrid(*file)) return MeasureCampaign(arguments, out);
+  if (!IsTimingGrid(file)) return MeasureCampaign(arguments, out);
   if (arguments.list || arguments.run) {
     return absl::InvalidArgumentError(
         "--list and --run are of campaigns; a [timing] grid runs on one machine");

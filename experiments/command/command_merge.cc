@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/record/record.h"
 
@@ -37,17 +38,15 @@ absl::StatusOr<std::vector<std::string>> RecordsIn(const std::string& folder) {
 absl::Status MergeRecords(const MergeArguments& arguments) {
   std::vector<Record> sources;
   for (const std::string& folder : arguments.from) {
-    const auto found = RecordsIn(folder);
-    if (!found.ok()) return found.status();
-    for (const std::string& path : *found) {
+    ASSIGN_OR_RETURN(const auto found, RecordsIn(folder));
+    for (const std::string& path : found) {
       std::error_code error;
       if (std::filesystem::equivalent(path, arguments.into, error)) {
         return absl::InvalidArgumentError(
             fmt::format("merge from {}: it is the folder to merge into", path));
       }
-      absl::StatusOr<Record> source = Record::Open(path, Record::Mode::kRead);
-      if (!source.ok()) return source.status();
-      sources.push_back(*std::move(source));
+      ASSIGN_OR_RETURN(Record source, Record::Open(path, Record::Mode::kRead));
+      sources.push_back(std::move(source));
     }
   }
   absl::StatusOr<Record> into = Record::Open(arguments.into, Record::Mode::kWrite);

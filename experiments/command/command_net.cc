@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "netem/lab_control/path_change.h"
 #include "netem/nodes/node_setup.h"
@@ -176,11 +177,10 @@ absl::StatusOr<Topology> TopologyOf(const LinkOptions& options) {
   }
   if (options.nodes == 0 && !options.links.empty()) return TopologyNamed(options.links);
   const int nodes = options.nodes == 0 ? 2 : options.nodes;
-  auto topology = options.links.empty() ? absl::StatusOr<Topology>(BareMesh(nodes))
-                                        : UniformTopology(options.links, nodes);
-  if (!topology.ok()) return topology.status();
+  ASSIGN_OR_RETURN(auto topology, options.links.empty() ? absl::StatusOr<Topology>(BareMesh(nodes))
+                                                        : UniformTopology(options.links, nodes));
   for (int i = 0; i < nodes; ++i)
-    topology->nodes[i].name = std::string(1, static_cast<char>('a' + i));
+    topology.nodes[i].name = std::string(1, static_cast<char>('a' + i));
   return topology;
 }
 
@@ -188,14 +188,12 @@ absl::StatusOr<Topology> TopologyOf(const LinkOptions& options) {
 absl::Status AddTrace(const std::string& word, Topology& topology) {
   const size_t equals = word.find('='), arrow = word.find('>');
   const bool selects = arrow < equals && equals != std::string::npos && word.find('/') > equals;
-  auto pairs = SelectPaths(topology, selects ? word.substr(0, equals) : "*>*");
-  if (!pairs.ok()) return pairs.status();
-  auto trace = ReadRateTrace(selects ? word.substr(equals + 1) : word);
-  if (!trace.ok()) return trace.status();
+  ASSIGN_OR_RETURN(auto pairs, SelectPaths(topology, selects ? word.substr(0, equals) : "*>*"));
+  ASSIGN_OR_RETURN(auto trace, ReadRateTrace(selects ? word.substr(equals + 1) : word));
   for (PathSpec& path : topology.paths) {
     const std::pair<int, int> ends(path.from, path.to);
-    if (std::find(pairs->begin(), pairs->end(), ends) == pairs->end()) continue;
-    SetRateTrace(path, *trace, topology.mtu);
+    if (std::find(pairs.begin(), pairs.end(), ends) == pairs.end()) continue;
+    SetRateTrace(path, trace, topology.mtu);
   }
   return absl::OkStatus();
 }
@@ -203,22 +201,20 @@ absl::Status AddTrace(const std::string& word, Topology& topology) {
 }  // namespace
 
 absl::StatusOr<LabSpec> LabOf(const LinkOptions& options) {
-  auto topology = TopologyOf(options);
-  if (!topology.ok()) return topology.status();
-  for (PathSpec& path : topology->paths) {
-    auto changed = ApplyAssignments(path, options.figures, topology->mtu);
-    if (!changed.ok()) return changed.status();
-    path = changed->path;
+  ASSIGN_OR_RETURN(auto topology, TopologyOf(options));
+  for (PathSpec& path : topology.paths) {
+    ASSIGN_OR_RETURN(auto changed, ApplyAssignments(path, options.figures, topology.mtu));
+    path = changed.path;
   }
   for (const std::string& word : options.traces) {
-    if (auto s = AddTrace(word, *topology); !s.ok()) return s;
+    RETURN_IF_ERROR(AddTrace(word, topology));
   }
   const RegionRtts* regions = RegionTableOf(options.links);
   const std::string name = regions != nullptr
                                ? std::string(regions->name)
                                : std::filesystem::path(options.links).stem().string();
   LabSpec spec{.name = name.empty() ? "lab" : name,
-               .topology = *std::move(topology),
+               .topology = std::move(topology),
                .emulator = std::nullopt,
                .options = options.emulation,
                .ceiling = LoadTapCeiling()};

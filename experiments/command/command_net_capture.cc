@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
 #include "netem/lab_control/capture.h"
@@ -39,14 +40,13 @@ absl::Status RunCapture(const CaptureOptions& options) {
         fmt::format("path '{}': want 'a>b', or 'a<>b' for both directions", options.path));
   }
   const bool both = arrow > 0 && options.path[arrow - 1] == '<';
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  auto info = AskLab(*store, options.lab, {{"do", "info"}});
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  auto info = AskLab(store, options.lab, {{"do", "info"}});
   if (!info.ok()) return info.status();
   CaptureSpec spec{.device = kNodeDevice, .from = "", .to = ""};
-  auto from = AddressOf(info->message, options.path.substr(0, both ? arrow - 1 : arrow));
-  if (!from.ok()) return from.status();
-  spec.from = *from;
+  ASSIGN_OR_RETURN(auto from,
+                   AddressOf(info->message, options.path.substr(0, both ? arrow - 1 : arrow)));
+  spec.from = from;
   spec.both = both;
   spec.max_packets = options.packets;
   if (options.seconds > 0) spec.max_time = absl::Seconds(options.seconds);
@@ -72,14 +72,13 @@ absl::Status RunCapture(const CaptureOptions& options) {
   sigprocmask(SIG_BLOCK, &stop, nullptr);
   const Fd stop_fd(signalfd(-1, &stop, SFD_CLOEXEC));
   spec.stop_fd = stop_fd.get();
-  auto s = EnterNodeNetwork(*store, options.lab, options.path.substr(arrow + 1), spec.to);
+  auto s = EnterNodeNetwork(store, options.lab, options.path.substr(arrow + 1), spec.to);
   if (!s.ok()) return s;
   fmt::print(stderr, "capturing {} into {}; Ctrl-C ends it\n", options.path,
              to_stdout ? "standard output" : options.file);
-  auto captured = Capture(spec, file);
-  if (!captured.ok()) return captured.status();
-  fmt::print(to_stdout ? stderr : stdout, "{} packets{}\n", captured->packets,
-             captured->lost == 0 ? "" : fmt::format(", {} more came too fast", captured->lost));
+  ASSIGN_OR_RETURN(auto captured, Capture(spec, file));
+  fmt::print(to_stdout ? stderr : stdout, "{} packets{}\n", captured.packets,
+             captured.lost == 0 ? "" : fmt::format(", {} more came too fast", captured.lost));
   return absl::OkStatus();
 }
 

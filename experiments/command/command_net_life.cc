@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
 #include "experiments/estimates/table.h"
@@ -28,33 +29,27 @@ absl::StatusOr<std::optional<GatewaySpec>> GatewayOf(const UpOptions& options) {
   }
   GatewaySpec spec{.forwards = {}, .resolver = ParseResolver(ReadFileOrEmpty("/etc/resolv.conf"))};
   for (const std::string& text : options.forwards) {
-    auto forward = ParseForward(text);
-    if (!forward.ok()) return forward.status();
-    spec.forwards.push_back(*std::move(forward));
+    ASSIGN_OR_RETURN(auto forward, ParseForward(text));
+    spec.forwards.push_back(std::move(forward));
   }
   return spec;
 }
 
 absl::StatusOr<LabSpec> Up(const UpOptions& options) {
-  auto spec = LabOf(*options.links);
-  if (!spec.ok()) return spec.status();
-  if (!options.name.empty()) spec->name = options.name;
-  auto gateway = GatewayOf(options);
-  if (!gateway.ok()) return gateway.status();
-  spec->gateway = *std::move(gateway);
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  if (auto s = StartLabDaemon(*store, *spec); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto spec, LabOf(*options.links));
+  if (!options.name.empty()) spec.name = options.name;
+  ASSIGN_OR_RETURN(auto gateway, GatewayOf(options));
+  spec.gateway = std::move(gateway);
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  RETURN_IF_ERROR(StartLabDaemon(store, spec));
   return spec;
 }
 
 absl::Status PrintUp(const UpOptions& options) {
-  const auto spec = Up(options);
-  if (!spec.ok()) return spec.status();
-  const std::string& lab = spec->name;
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  auto info = AskLab(*store, lab, {{"do", "info"}});
+  ASSIGN_OR_RETURN(const auto spec, Up(options));
+  const std::string& lab = spec.name;
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  auto info = AskLab(store, lab, {{"do", "info"}});
   if (!info.ok()) return info.status();
   const nlohmann::json& nodes = info->message.at("nodes");
   fmt::print("lab {} is up: {} node{}, {} path{}; emulator {}, scheduling {}\n", lab, nodes.size(),
@@ -66,7 +61,7 @@ absl::Status PrintUp(const UpOptions& options) {
                regions->source);
   }
   fmt::print("{}", GatewayText(info->message));
-  fmt::print(stderr, "{}{}", MissingPathsText(spec->topology),
+  fmt::print(stderr, "{}{}", MissingPathsText(spec.topology),
              JitterText(info->message.at("paths")));
   if (nodes.size() >= 2) {
     fmt::print(
@@ -84,15 +79,14 @@ std::string Minutes(double seconds) {
 }
 
 absl::Status ListAll(bool json) {
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
   if (json) {
-    const nlohmann::json document = {{"schema", "longhaul.net-list/1"}, {"labs", ListLabs(*store)}};
+    const nlohmann::json document = {{"schema", "longhaul.net-list/1"}, {"labs", ListLabs(store)}};
     fmt::print("{}\n", document.dump(2));
     return absl::OkStatus();
   }
   Table table{.columns = ColumnsOf("lab | nodes | emulator | links | up for | state")};
-  const auto labs = ListLabs(*store);
+  const auto labs = ListLabs(store);
   for (const auto& lab : labs) {
     const std::string health = lab.value("health", "");
     table.Add({lab.value("name", ""),
@@ -118,9 +112,8 @@ std::string QueueText(const nlohmann::json& path) {
 }
 
 absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  auto info = AskLab(*store, lab, {{"do", "info"}});
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  auto info = AskLab(store, lab, {{"do", "info"}});
   if (!info.ok()) return info.status();
   if (json) {
     info->message["schema"] = "longhaul.net-lab/1";
@@ -175,27 +168,26 @@ std::string WithAbsoluteFile(const std::string& word) {
 absl::Status Set(const std::string& lab, const std::string& path,
                  std::vector<std::string> assignments) {
   for (std::string& word : assignments) word = WithAbsoluteFile(word);
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  auto answer = AskLab(*store, lab, {{"do", "set"}, {"path", path}, {"assignments", assignments}});
-  if (!answer.ok()) return answer.status();
-  for (const auto& changed : answer->message.at("paths")) {
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  ASSIGN_OR_RETURN(
+      auto answer,
+      AskLab(store, lab, {{"do", "set"}, {"path", path}, {"assignments", assignments}}));
+  for (const auto& changed : answer.message.at("paths")) {
     fmt::print("{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, queue of {} packets{}\n",
                PathText(changed), RateText(changed.at("rate_mbit")), changed.value("delay_ms", 0.0),
                changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
                QueueText(changed), BesideSet(changed));
   }
-  fmt::print(stderr, "{}", JitterText(answer->message.at("paths")));
+  fmt::print(stderr, "{}", JitterText(answer.message.at("paths")));
   return absl::OkStatus();
 }
 
 absl::Status Down(const std::string& lab, bool all) {
   if (lab.empty() != all) return absl::InvalidArgumentError("down: want one LAB, or --all");
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
   absl::Status first;
-  for (const std::string& name : all ? store->Names() : std::vector<std::string>{lab}) {
-    const absl::Status s = TakeDown(*store, name);
+  for (const std::string& name : all ? store.Names() : std::vector<std::string>{lab}) {
+    const absl::Status s = TakeDown(store, name);
     if (s.ok()) fmt::print("lab {} is down\n", name);
     if (first.ok()) first = s;
   }

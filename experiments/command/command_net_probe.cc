@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
 #include "experiments/estimates/table.h"
@@ -77,24 +78,22 @@ void PrintTable(const nlohmann::json& answer) {
 }
 
 absl::StatusOr<bool> Probe(const ProbeOptions& options) {
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  auto answer = AskLab(*store, options.lab,
-                       {{"do", "probe"},
-                        {"path", options.path},
-                        {"pings", options.pings},
-                        {"rate", !options.quick},
-                        {"ipv6", options.ipv6},
-                        {"loss_datagrams", options.quick ? 0 : options.datagrams}},
-                       absl::Hours(1));
-  if (!answer.ok()) return answer.status();
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  ASSIGN_OR_RETURN(auto answer, AskLab(store, options.lab,
+                                       {{"do", "probe"},
+                                        {"path", options.path},
+                                        {"pings", options.pings},
+                                        {"rate", !options.quick},
+                                        {"ipv6", options.ipv6},
+                                        {"loss_datagrams", options.quick ? 0 : options.datagrams}},
+                                       absl::Hours(1)));
   if (options.json) {
-    answer->message["schema"] = "longhaul.net-probe/1";
-    fmt::print("{}\n", answer->message.dump(2));
+    answer.message["schema"] = "longhaul.net-probe/1";
+    fmt::print("{}\n", answer.message.dump(2));
   } else {
-    PrintTable(answer->message);
+    PrintTable(answer.message);
   }
-  return answer->message.value("in_bounds", false);
+  return answer.message.value("in_bounds", false);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
 #include "experiments/command/net_programs.h"
@@ -38,40 +39,36 @@ absl::StatusOr<EndingRules> RulesOf(const RunOptions& options, size_t programs) 
 
 absl::StatusOr<int> RunLab(const RunOptions& options, const std::vector<std::string>& words) {
   if (words.empty()) return absl::InvalidArgumentError("net run LINKS -- CMD: no CMD");
-  auto spec = LabOf(*options.links);
-  if (!spec.ok()) return spec.status();
-  spec->name = fmt::format("run-{}", getpid());
-  spec->with_caller = true;
-  const auto programs = ProgramsOf(spec->topology, options.node, words);
-  if (!programs.ok()) return programs.status();
-  const auto rules = RulesOf(options, programs->size());
-  if (!rules.ok()) return rules.status();
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
-  if (auto s = StartLabDaemon(*store, *spec); !s.ok()) return s;
-  fmt::print(stderr, "{}", MissingPathsText(spec->topology));
-  const std::vector<std::string> nodes = NamesOf(spec->topology);
-  ReportReplaced(JobEnvironment(nodes, programs->front().node, kMasterPort));
+  ASSIGN_OR_RETURN(auto spec, LabOf(*options.links));
+  spec.name = fmt::format("run-{}", getpid());
+  spec.with_caller = true;
+  ASSIGN_OR_RETURN(const auto programs, ProgramsOf(spec.topology, options.node, words));
+  ASSIGN_OR_RETURN(const auto rules, RulesOf(options, programs.size()));
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
+  RETURN_IF_ERROR(StartLabDaemon(store, spec));
+  fmt::print(stderr, "{}", MissingPathsText(spec.topology));
+  const std::vector<std::string> nodes = NamesOf(spec.topology);
+  ReportReplaced(JobEnvironment(nodes, programs.front().node, kMasterPort));
   // Waited for from here on. Before, one of them ends us, and the lab with us.
   const sigset_t signals = SignalsOfRun();
   sigset_t before;
   sigprocmask(SIG_BLOCK, &signals, &before);
   std::vector<StartedProgram> running;
   absl::Status started;
-  for (const NodeProgram& program : *programs) {
+  for (const NodeProgram& program : programs) {
     const NodeStart start{.keeps_input = running.empty(),
                           .environment = JobEnvironment(nodes, program.node, kMasterPort)};
-    auto pid = StartInNode(*store, *spec, program, start, before);
+    auto pid = StartInNode(store, spec, program, start, before);
     started = pid.status();
     if (!started.ok()) break;
     running.push_back(
-        {*pid, fmt::format("{} in {}", program.argv[0], spec->topology.nodes[program.node].name)});
+        {*pid, fmt::format("{} in {}", program.argv[0], spec.topology.nodes[program.node].name)});
   }
   if (!started.ok()) {
     for (const StartedProgram& program : running) KillProgramOf(program.pid);
   }
-  const int status = WaitForPrograms(std::move(running), *rules);
-  if (auto s = TakeDown(*store, spec->name); !s.ok()) return s;
+  const int status = WaitForPrograms(std::move(running), rules);
+  RETURN_IF_ERROR(TakeDown(store, spec.name));
   if (!started.ok()) return started;
   return status;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
 #include "experiments/estimates/table.h"
@@ -101,23 +102,21 @@ std::string StatsText(const std::string& lab, const json& now, const std::option
 }
 
 absl::Status Stats(const StatsOptions& options) {
-  auto store = LabStore::Open();
-  if (!store.ok()) return store.status();
+  ASSIGN_OR_RETURN(auto store, LabStore::Open());
   if (!(options.interval_s > 0)) return absl::InvalidArgumentError("stats: want an interval > 0");
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   std::optional<json> before;
   for (;;) {
-    auto now = AskLab(*store, options.lab, {{"do", "stats"}}, absl::Minutes(1));
-    if (!now.ok()) return now.status();
-    now->message["schema"] = "longhaul.net-stats/1";
+    ASSIGN_OR_RETURN(auto now, AskLab(store, options.lab, {{"do", "stats"}}, absl::Minutes(1)));
+    now.message["schema"] = "longhaul.net-stats/1";
     const std::string text =
-        options.json ? now->message.dump() + "\n" : StatsText(options.lab, now->message, before);
+        options.json ? now.message.dump() + "\n" : StatsText(options.lab, now.message, before);
     // Home, then the text, then clear what an older, longer table left below.
     fmt::print("{}{}{}", options.watch && terminal ? "\033[H\033[J" : "", text,
                options.watch && !terminal && !options.json ? "\n" : "");
     fflush(stdout);
     if (!options.watch) return absl::OkStatus();
-    before.emplace(std::move(now->message));
+    before.emplace(std::move(now.message));
     absl::SleepFor(absl::Seconds(options.interval_s));
   }
 }

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/planning/plan.h"
 #include "experiments/run/memory_plan.h"
@@ -112,28 +113,25 @@ absl::StatusOr<ordered_json> Placed(const ordered_json& request) {
                          {"ranks", spec->run.ranks()},
                          {"groups", spec->run.outer.groups}};
   if (!request.contains("pairs")) return answer;
-  absl::StatusOr<Topology> links = LinksOf(*spec, request);
-  if (!links.ok()) return links.status();
-  const absl::StatusOr<plan::Plan> placed =
-      plan::PlaceChoices(*spec, CatalogNames(), *std::move(links), RankBytes);
-  if (!placed.ok()) return placed.status();
-  answer["lossy"] = std::any_of(placed->links.paths.begin(), placed->links.paths.end(),
+  ASSIGN_OR_RETURN(Topology links, LinksOf(*spec, request));
+  ASSIGN_OR_RETURN(const plan::Plan placed,
+                   plan::PlaceChoices(*spec, CatalogNames(), std::move(links), RankBytes));
+  answer["lossy"] = std::any_of(placed.links.paths.begin(), placed.links.paths.end(),
                                 [](const PathSpec& path) { return MeanLoss(path) > 0; });
   answer["left_out"] = ordered_json::array();
-  for (const plan::LeftOut& left : placed->left_out)
+  for (const plan::LeftOut& left : placed.left_out)
     answer["left_out"].push_back({{"what", left.what}, {"why", left.why}});
   answer["rows"] = ordered_json::array();
-  for (const plan::PlanRow& row : placed->rows)
-    answer["rows"].push_back(RowOf(*placed, row, request["pairs"]));
+  for (const plan::PlanRow& row : placed.rows)
+    answer["rows"].push_back(RowOf(placed, row, request["pairs"]));
   return answer;
 }
 
 }  // namespace
 
 absl::Status AnswerPlan(const ordered_json& question) {
-  const absl::StatusOr<ordered_json> answer = Placed(question);
-  if (!answer.ok()) return answer.status();
-  fmt::print("{}\n", answer->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  ASSIGN_OR_RETURN(const ordered_json answer, Placed(question));
+  fmt::print("{}\n", answer.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   return absl::OkStatus();
 }
 

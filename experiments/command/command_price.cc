@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/price/price_input.h"
@@ -63,7 +64,7 @@ class ProgressLine {
 absl::Status CheckFiles(const Arguments& arguments) {
   for (const std::string& path : {arguments.json, arguments.csv, arguments.report}) {
     if (path.empty() || path == kStdout) continue;
-    if (absl::Status s = CheckWritable(path); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckWritable(path));
   }
   return absl::OkStatus();
 }
@@ -74,32 +75,30 @@ absl::StatusOr<int> Price(const Arguments& arguments, bool* documented) {
     return absl::InvalidArgumentError(
         fmt::format("--threads {}: want 1 to {}", arguments.threads, kMostThreads));
   }
-  const absl::StatusOr<PriceInput> input = ReadPriceInput(arguments.price);
-  if (!input.ok()) return input.status();
-  if (absl::Status s = CheckFiles(arguments); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const PriceInput input, ReadPriceInput(arguments.price));
+  RETURN_IF_ERROR(CheckFiles(arguments));
   if (!CanReadPrices()) return 1;
   ProgressLine line(stderr);
   const absl::StatusOr<PriceOutcome> outcome = RunPrice(
-      *input, arguments.threads,
+      input, arguments.threads,
       [&](const PriceProgress& p) {
         if (!arguments.quiet) line.Show(p);
       },
-      [&](const PriceOutcome& seen) { return ChosenArms(*input, seen); });
+      [&](const PriceOutcome& seen) { return ChosenArms(input, seen); });
   line.Clear();
   if (!outcome.ok()) return outcome.status();
-  const absl::StatusOr<PriceShown> shown =
-      ShowPrices(*input, *outcome, !arguments.csv.empty(), !arguments.report.empty());
-  if (!shown.ok()) return shown.status();
+  ASSIGN_OR_RETURN(const PriceShown shown,
+                   ShowPrices(input, *outcome, !arguments.csv.empty(), !arguments.report.empty()));
   *documented = arguments.json == kStdout;
-  fmt::print("{}", *documented ? shown->json : shown->text);
-  for (const auto& [path, text] : {std::pair(&arguments.json, &shown->json),
-                                   {&arguments.csv, &shown->csv},
-                                   {&arguments.report, &shown->page}}) {
+  fmt::print("{}", *documented ? shown.json : shown.text);
+  for (const auto& [path, text] : {std::pair(&arguments.json, &shown.json),
+                                   {&arguments.csv, &shown.csv},
+                                   {&arguments.report, &shown.page}}) {
     if (path->empty() || *path == kStdout) continue;
-    if (absl::Status s = WriteWholeFile(*path, *text); !s.ok()) return s;
+    RETURN_IF_ERROR(WriteWholeFile(*path, *text));
   }
   // A budget that nothing meets is said when everything else has been.
-  if (!shown->unmet.empty()) return absl::FailedPreconditionError(shown->unmet);
+  if (!shown.unmet.empty()) return absl::FailedPreconditionError(shown.unmet);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // The verbs of Python as `longhaul --help` lists them, and `_export-weights`, which the one of them asks for.
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/run/reader.h"
 #include "experiments/spec/known_names.h"
@@ -17,7 +18,7 @@ struct ExportArguments {
 absl::Status ExportToSafetensors(const ExportArguments& arguments) {
   const absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, {}, CatalogNames());
   if (!spec.ok()) return spec.status();
-  if (absl::Status s = ExportWeights(arguments.results, *spec, arguments.out); !s.ok()) return s;
+  RETURN_IF_ERROR(ExportWeights(arguments.results, *spec, arguments.out));
   fmt::print("safetensors: the model's weights in {}\n", arguments.out);
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/estimates/training_advice.h"
@@ -73,7 +74,7 @@ absl::StatusOr<std::string> WriteTrace(const std::string& path, const Trace& tra
                   {{"clock", spec.simulated_clock() ? "simulated" : "CLOCK_MONOTONIC"},
                    {"steps", fmt::format("{} to {}", steps.first, steps.last)},
                    {"exchanges", of_exchanges}});
-  if (absl::Status s = WriteWholeFile(path, text); !s.ok()) return s;
+  RETURN_IF_ERROR(WriteWholeFile(path, text));
   return fmt::format("trace of steps {} to {}: {} ({} spans); {}", steps.first, steps.last, path,
                      spans.size(), of_exchanges);
 }
@@ -148,9 +149,8 @@ absl::Status AskForTrace(const RunArguments& arguments, RunSpec* spec) {
     if (arguments.trace_steps.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError("--trace-steps: of which --trace FILE?");
   }
-  const absl::StatusOr<TraceSteps> steps = ParseTraceSteps(arguments.trace_steps, *spec);
-  if (!steps.ok()) return steps.status();
-  spec->trace = *steps;
+  ASSIGN_OR_RETURN(const TraceSteps steps, ParseTraceSteps(arguments.trace_steps, *spec));
+  spec->trace = steps;
   const absl::Status writable = CheckWritable(arguments.trace);
   if (writable.ok()) return writable;
   return absl::Status(writable.code(), fmt::format("--trace: {}", std::string(writable.message())));
@@ -178,11 +178,10 @@ absl::StatusOr<RunSpec> SpecOf(const RunArguments& arguments) {
 
 // Before anything is written; completes the spec by what it finds.
 absl::Status CheckAll(const RunArguments& arguments, const std::string& arm, RunSpec& spec) {
-  const absl::Status name = CheckArmName(arguments.arm.empty() ? arguments.spec : "--arm", arm);
-  if (!name.ok()) return name;
-  if (absl::Status s = PlaceFrom(spec, arguments.resume); !s.ok()) return s;
-  if (absl::Status s = CheckCapture(spec, arguments.resume); !s.ok()) return s;
-  if (absl::Status s = AskForTrace(arguments, &spec); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckArmName(arguments.arm.empty() ? arguments.spec : "--arm", arm));
+  RETURN_IF_ERROR(PlaceFrom(spec, arguments.resume));
+  RETURN_IF_ERROR(CheckCapture(spec, arguments.resume));
+  RETURN_IF_ERROR(AskForTrace(arguments, &spec));
   // Files first: what else reads them says what is wrong without the key that names them.
   if (absl::Status s = PinFiles(spec, arguments.resume ? kFilesOfResumed : kAllFiles); !s.ok()) {
     return s;
@@ -221,23 +220,20 @@ absl::Status Train(const RunArguments& arguments, const RunSpec& spec, Record& r
 }
 
 absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
-  absl::StatusOr<RunSpec> spec = SpecOf(arguments);
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(RunSpec spec, SpecOf(arguments));
   const std::string name = std::filesystem::path(arguments.spec).stem();
   const std::string arm = arguments.arm.empty() ? name : arguments.arm;
-  if (absl::Status s = CheckAll(arguments, arm, *spec); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckAll(arguments, arm, spec));
   const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
-  absl::StatusOr<OpenedExperiment> opened =
-      OpenExperiment(results, {.kind = ExperimentKind::kRun, .name = name});
-  if (!opened.ok()) return opened.status();
-  auto& [record, experiment] = *opened;
+  ASSIGN_OR_RETURN(OpenedExperiment opened,
+                   OpenExperiment(results, {.kind = ExperimentKind::kRun, .name = name}));
+  auto& [record, experiment] = opened;
   CancelSignal cancel;
-  absl::StatusOr<RunPlace> place =
-      PlaceRun(record, NewRunRow(*spec, experiment, arm), *spec, arguments.resume);
-  if (!place.ok()) return place.status();
-  if (!place->finished) return Train(arguments, *spec, record, *place, cancel, out);
-  Say(out.progress(), place->notices.back());
-  return ShowResult(record, place->run, FinishedBefore(*place), out);
+  ASSIGN_OR_RETURN(RunPlace place,
+                   PlaceRun(record, NewRunRow(spec, experiment, arm), spec, arguments.resume));
+  if (!place.finished) return Train(arguments, spec, record, place, cancel, out);
+  Say(out.progress(), place.notices.back());
+  return ShowResult(record, place.run, FinishedBefore(place), out);
 }
 
 }  // namespace

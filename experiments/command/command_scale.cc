@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/planning/scale.h"
 #include "experiments/spec/known_names.h"
@@ -39,28 +40,26 @@ ordered_json SeedOf(const scale::ScaleResult& r, bool rounds) {
 absl::StatusOr<ordered_json> PointOf(TomlValue root, const ordered_json& sets, int64_t seeds,
                                      bool rounds) {
   for (const std::string set : sets) {
-    if (absl::Status status = SetByPath(root, set); !status.ok()) return status;
+    RETURN_IF_ERROR(SetByPath(root, set));
   }
-  const absl::StatusOr<scale::ScaleSpec> spec =
-      scale::ReadScaleSpec(std::move(root), CatalogNames());
-  if (!spec.ok()) return spec.status();
-  absl::StatusOr<scale::GroupPace> pace = scale::GroupPace::Of(*spec);
-  if (!pace.ok()) return pace.status();
-  const RunSpec& run = spec->run;
+  ASSIGN_OR_RETURN(const scale::ScaleSpec spec,
+                   scale::ReadScaleSpec(std::move(root), CatalogNames()));
+  ASSIGN_OR_RETURN(scale::GroupPace pace, scale::GroupPace::Of(spec));
+  const RunSpec& run = spec.run;
   ordered_json point = {{"stages", run.schedule.stages},
                         {"groups", run.outer.groups},
                         {"steps", Steps(run)},
                         {"inner_steps", run.outer.inner_steps},
                         {"schedule", run.schedule.kind},
                         {"profile", run.net.profile},
-                        {"inside_bit_per_s", spec->inside.rate_bit_per_s},
-                        {"between_bit_per_s", spec->between.rate_bit_per_s},
-                        {"step_s", pace->step_s()},
-                        {"ideal_tokens_per_s", scale::IdealGoodput(*spec, *pace)},
+                        {"inside_bit_per_s", spec.inside.rate_bit_per_s},
+                        {"between_bit_per_s", spec.between.rate_bit_per_s},
+                        {"step_s", pace.step_s()},
+                        {"ideal_tokens_per_s", scale::IdealGoodput(spec, pace)},
                         {"seeds", ordered_json::array()}};
   for (int64_t i = 0; i < seeds; ++i) {
     const scale::ScaleResult result =
-        scale::SimulateRounds(*spec, *pace, static_cast<uint64_t>(run.seed + i));
+        scale::SimulateRounds(spec, pace, static_cast<uint64_t>(run.seed + i));
     point["seeds"].push_back(SeedOf(result, rounds && i == 0));
   }
   return point;
@@ -69,15 +68,14 @@ absl::StatusOr<ordered_json> PointOf(TomlValue root, const ordered_json& sets, i
 }  // namespace
 
 absl::Status AnswerScale(const ordered_json& question) {
-  const absl::StatusOr<TomlValue> root = ReadTomlFile(
-      question.at("spec").get<std::string>(), question.at("sets").get<std::vector<std::string>>());
-  if (!root.ok()) return root.status();
+  ASSIGN_OR_RETURN(const TomlValue root,
+                   ReadTomlFile(question.at("spec").get<std::string>(),
+                                question.at("sets").get<std::vector<std::string>>()));
   const ordered_json& points = question.at("points");
   for (const ordered_json& sets : points) {
-    const auto point =
-        PointOf(*root, sets, question.at("seeds").get<int64_t>(), points.size() == 1);
-    if (!point.ok()) return point.status();
-    fmt::print("{}\n", point->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    ASSIGN_OR_RETURN(const auto point,
+                     PointOf(root, sets, question.at("seeds").get<int64_t>(), points.size() == 1));
+    fmt::print("{}\n", point.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   }
   return absl::OkStatus();
 }

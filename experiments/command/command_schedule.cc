@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/record/whole_file.h"
@@ -117,7 +118,7 @@ std::string SvgOf(const PipelineProgram& program,
 absl::StatusOr<SchedulePicture> DrawSchedule(const PipelineProgram& program,
                                              const PipelineCosts& costs, const std::string& title) {
   ScheduleClock clock(program, std::span(&costs, 1));
-  if (absl::Status s = clock.Actions(); !s.ok()) return s;
+  RETURN_IF_ERROR(clock.Actions());
   double end_s = 0;
   for (const auto& rank : clock.done()) {
     if (!rank.empty()) end_s = std::max(end_s, rank.back().end_s);
@@ -166,9 +167,8 @@ absl::StatusOr<RunSpec> ShapeSpec(const ShowOptions& o) {
   if (spec.schedule.chunks == 0) {
     spec.schedule.chunks = 1;
     if (!is_csv) {
-      const absl::StatusOr<Schedule> schedule = FindSchedule(o.name);
-      if (!schedule.ok()) return schedule.status();
-      spec.schedule.chunks = schedule->least_chunks;
+      ASSIGN_OR_RETURN(const Schedule schedule, FindSchedule(o.name));
+      spec.schedule.chunks = schedule.least_chunks;
     }
   }
   if (spec.schedule.chunks < 1 || o.stages % spec.schedule.chunks != 0) {
@@ -197,8 +197,7 @@ absl::StatusOr<ShownCosts> CostsShown(const ShowOptions& o, const RunSpec& spec,
             program,
             {.forward_s = 1, .backward_s = 2, .input_gradient_s = 1, .weight_gradient_s = 1})};
   }
-  const absl::StatusOr<OneLink> link = LinkOfProfile(o.links);
-  if (!link.ok()) return link.status();
+  ASSIGN_OR_RETURN(const OneLink link, LinkOfProfile(o.links));
   const auto chunks = static_cast<double>(spec.schedule.chunks);
   const double backward_s = o.backward_ms / 1e3 / chunks;
   const PipelineCosts costs =
@@ -207,55 +206,50 @@ absl::StatusOr<ShownCosts> CostsShown(const ShowOptions& o, const RunSpec& spec,
                          .backward_s = backward_s,
                          .input_gradient_s = backward_s - backward_s / 2,
                          .weight_gradient_s = backward_s / 2},
-                        WireOf({o.message_kb * 1e3, link->rate_bit_per_s, link->one_way_delay_s}));
-  const absl::StatusOr<double> predicted = StepPeriod(program, costs);
-  if (!predicted.ok()) return predicted.status();
+                        WireOf({o.message_kb * 1e3, link.rate_bit_per_s, link.one_way_delay_s}));
+  ASSIGN_OR_RETURN(const double predicted, StepPeriod(program, costs));
   return ShownCosts{
       .costs = costs,
       .times = fmt::format(
           "a rank's F {:g} ms, B {:g} ms (I and W half each), messages of {:g} kB over '{}' ({:g} "
           "Mbit/s, {:g} ms round trip)",
-          o.forward_ms, o.backward_ms, o.message_kb, o.links, link->rate_bit_per_s / 1e6,
-          2e3 * link->one_way_delay_s),
+          o.forward_ms, o.backward_ms, o.message_kb, o.links, link.rate_bit_per_s / 1e6,
+          2e3 * link.one_way_delay_s),
       .step = fmt::format("step by P2, in the steady state: {:.4g} s; of it compute {:.4g} s\n",
-                          *predicted, program.microbatches * (o.forward_ms + o.backward_ms) / 1e3)};
+                          predicted, program.microbatches * (o.forward_ms + o.backward_ms) / 1e3)};
 }
 
 absl::Status ShowSchedule(const ShowOptions& o) {
   for (const auto& [option, value] : {std::pair("--forward-ms", o.forward_ms),
                                       {"--backward-ms", o.backward_ms},
                                       {"--message-kb", o.message_kb}}) {
-    if (absl::Status s = PositiveOption(option, value); !s.ok()) return s;
+    RETURN_IF_ERROR(PositiveOption(option, value));
   }
-  const absl::StatusOr<RunSpec> spec = ShapeSpec(o);
-  if (!spec.ok()) return spec.status();
-  const absl::StatusOr<PipelineProgram> program = PipelineOf(*spec);
-  if (!program.ok()) return program.status();
-  const absl::StatusOr<ShownCosts> shown = CostsShown(o, *spec, *program);
-  if (!shown.ok()) return shown.status();
+  ASSIGN_OR_RETURN(const RunSpec spec, ShapeSpec(o));
+  ASSIGN_OR_RETURN(const PipelineProgram program, PipelineOf(spec));
+  ASSIGN_OR_RETURN(const ShownCosts shown, CostsShown(o, spec, program));
   const std::string title = fmt::format(
-      "{}: S = {}, {} ranks, M = {}{}", o.name, program->num_stages(), program->num_ranks(),
-      program->microbatches, o.name == "1f1b-deep" ? fmt::format(", depth {}", o.depth) : "");
-  const absl::StatusOr<SchedulePicture> picture =
-      DrawSchedule(*program, shown->costs, title + "; " + shown->times);
-  if (!picture.ok()) return picture.status();
+      "{}: S = {}, {} ranks, M = {}{}", o.name, program.num_stages(), program.num_ranks(),
+      program.microbatches, o.name == "1f1b-deep" ? fmt::format(", depth {}", o.depth) : "");
+  ASSIGN_OR_RETURN(const SchedulePicture picture,
+                   DrawSchedule(program, shown.costs, title + "; " + shown.times));
   std::vector<int> peaks, sends;
-  for (const Program& own : program->ranks) peaks.push_back(PeakActivations(own));
-  for (const RankCommunication& rank : Communication(*program)) {
+  for (const Program& own : program.ranks) peaks.push_back(PeakActivations(own));
+  for (const RankCommunication& rank : Communication(program)) {
     sends.push_back(static_cast<int>(rank.sends.size()));
   }
-  fmt::print("{}\n{}\n\n{}\n", title, shown->times, picture->text);
+  fmt::print("{}\n{}\n\n{}\n", title, shown.times, picture.text);
   fmt::print("bubble where links take no time: {:.4g} with F 1 and B 2\n",
-             BubbleFraction(*program, /*backward_units=*/2));
+             BubbleFraction(program, /*backward_units=*/2));
   fmt::print("most activations live, by rank: {}{}\n", ListOf(peaks),
-             spec->schedule.chunks > 1
-                 ? fmt::format(", of 1/{} of the rank's model each", spec->schedule.chunks)
+             spec.schedule.chunks > 1
+                 ? fmt::format(", of 1/{} of the rank's model each", spec.schedule.chunks)
                  : "");
-  fmt::print("messages sent in a step, by rank: {}\n{}", ListOf(sends), shown->step);
+  fmt::print("messages sent in a step, by rank: {}\n{}", ListOf(sends), shown.step);
   if (const auto found = FindSchedule(o.name); found.ok()) {
     fmt::print("{} ({})\n", found->what, found->source);
   }
-  return o.svg.empty() ? absl::OkStatus() : WriteWholeFile(o.svg, picture->svg);
+  return o.svg.empty() ? absl::OkStatus() : WriteWholeFile(o.svg, picture.svg);
 }
 
 }  // namespace

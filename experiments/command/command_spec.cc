@@ -101,8 +101,7 @@ void PrintKeys(bool json) {
 
 void AddSpecCommand(CLI::App& app, int* exit_status) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command =
-      app.add_subcommand("spec", "List every key of a run spec with its meaning");
+  CLI::App* command = app.add_subcommand("spec", "List every key of a run spec with its meaning");
   command->group("Data and codecs");
   command->footer("Example:
   longhaul spec --json");

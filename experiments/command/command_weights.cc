@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "netem/lab_control/path_change.h"
 #include "plugin/swarm/transfer_time.h"
@@ -21,11 +22,10 @@ absl::StatusOr<std::optional<int64_t>> RateOf(const std::string& word) {
                       .rate = std::nullopt,
                       .delay = absl::ZeroDuration(),
                       .jitter = absl::ZeroDuration()};
-  auto change = ApplyAssignments(bare, {"rate=" + word});
-  if (!change.ok()) return change.status();
-  if (!change->path.rate) return std::nullopt;
+  ASSIGN_OR_RETURN(auto change, ApplyAssignments(bare, {"rate=" + word}));
+  if (!change.path.rate) return std::nullopt;
   // What is beyond int64 is refused as out of bounds, not turned over.
-  return static_cast<int64_t>(std::min(change->path.rate->value / 8, 9e18));
+  return static_cast<int64_t>(std::min(change.path.rate->value / 8, 9e18));
 }
 
 }  // namespace
@@ -45,11 +45,8 @@ absl::StatusOr<SwarmOptions> OptionsOf(const SwarmFlags& flags) {
   auto listen = ParseSwarmAddress(flags.listen);
   if (!listen.ok()) return listen.status();
   SwarmOptions options{.listen = *std::move(listen), .members = flags.members, .dscp = flags.dscp};
-  auto up = RateOf(flags.upload_rate), down = RateOf(flags.download_rate);
-  if (!up.ok()) return up.status();
-  if (!down.ok()) return down.status();
-  options.upload_bytes_per_s = *up;
-  options.download_bytes_per_s = *down;
+  ASSIGN_OR_RETURN(options.upload_bytes_per_s, RateOf(flags.upload_rate));
+  ASSIGN_OR_RETURN(options.download_bytes_per_s, RateOf(flags.download_rate));
   options.notice = [](const std::string& line) { fmt::print(stderr, "longhaul: {}\n", line); };
   return options;
 }

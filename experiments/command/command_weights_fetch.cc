@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_weights.h"
 #include "experiments/run/cancel_signal.h"
@@ -24,9 +25,8 @@ absl::StatusOr<FetchOptions> AskedOf(FetchFlags flags) {
   if (std::isnan(flags.give_up_s)) return absl::InvalidArgumentError("--give-up: not a number");
   std::vector<SwarmAddress> sources;
   for (const std::string& text : flags.sources) {
-    auto source = ParseSwarmAddress(text);
-    if (!source.ok()) return source.status();
-    sources.push_back(*source);
+    ASSIGN_OR_RETURN(auto source, ParseSwarmAddress(text));
+    sources.push_back(source);
   }
   if (flags.swarm.listen.empty()) flags.swarm.listen = AddressToward(sources.front().ip) + ":0";
   auto swarm = OptionsOf(flags.swarm);
@@ -92,20 +92,16 @@ absl::StatusOr<Manifest> ManifestOf(const FetchFlags& flags) {
 
 absl::Status FetchFolder(const FetchFlags& flags) {
   const CancelSignal cancel;  // before other threads exist
-  auto options = AskedOf(flags);
-  if (!options.ok()) return options.status();
-  auto manifest = ManifestOf(flags);
-  if (!manifest.ok()) return manifest.status();
-  auto fetch = Fetch::Start(*manifest, flags.into, *options);
-  if (!fetch.ok()) return fetch.status();
-  pollfd either[] = {{cancel.fd(), POLLIN, 0}, {(*fetch)->done_fd(), POLLIN, 0}};
-  if (poll(either, 2, -1) > 0 && either[0].revents != 0) (*fetch)->Cancel();
-  const auto report = (*fetch)->Wait();
-  if (!report.ok()) return report.status();
+  ASSIGN_OR_RETURN(auto options, AskedOf(flags));
+  ASSIGN_OR_RETURN(auto manifest, ManifestOf(flags));
+  ASSIGN_OR_RETURN(auto fetch, Fetch::Start(manifest, flags.into, options));
+  pollfd either[] = {{cancel.fd(), POLLIN, 0}, {fetch->done_fd(), POLLIN, 0}};
+  if (poll(either, 2, -1) > 0 && either[0].revents != 0) fetch->Cancel();
+  ASSIGN_OR_RETURN(const auto report, fetch->Wait());
   if (flags.swarm.json) {
-    fmt::print("{}", Document(*manifest, flags, *report));
+    fmt::print("{}", Document(manifest, flags, report));
   } else {
-    Tell(*manifest, flags, *report);
+    Tell(manifest, flags, report);
   }
   return absl::OkStatus();
 }

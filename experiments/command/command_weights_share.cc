@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_weights.h"
 #include "experiments/record/whole_file.h"
@@ -41,9 +42,8 @@ absl::StatusOr<Manifest> ManifestFor(const ShareFlags& flags) {
     }
     return manifest;
   }
-  auto manifest = MakeManifest(flags.folder, flags.about);
-  if (!manifest.ok()) return manifest.status();
-  if (auto s = WriteWholeFile(flags.manifest, ManifestText(*manifest)); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto manifest, MakeManifest(flags.folder, flags.about));
+  RETURN_IF_ERROR(WriteWholeFile(flags.manifest, ManifestText(manifest)));
   return manifest;
 }
 
@@ -53,7 +53,7 @@ absl::Status AwaitEnd(const Share& share, const CancelSignal& cancel, bool quiet
   while (true) {
     pollfd signal{cancel.fd(), POLLIN, 0};
     if (poll(&signal, 1, kLookMs) > 0) return absl::OkStatus();
-    if (auto s = share.health(); !s.ok()) return s;
+    RETURN_IF_ERROR(share.health());
     int64_t bytes = 0;
     for (const MemberBytes& member : share.taken()) bytes += member.bytes;
     if (!quiet && bytes != told) {
@@ -89,19 +89,16 @@ void TellTaken(const Manifest& manifest, const Share& share, bool json, const ab
 
 absl::Status ShareFolder(const ShareFlags& flags) {
   const CancelSignal cancel;  // before other threads exist
-  auto options = OptionsOf(flags.swarm);
-  if (!options.ok()) return options.status();
-  auto manifest = ManifestFor(flags);
-  if (!manifest.ok()) return manifest.status();
-  auto share = Share::Start(*manifest, flags.folder, *options);
-  if (!share.ok()) return share.status();
+  ASSIGN_OR_RETURN(auto options, OptionsOf(flags.swarm));
+  ASSIGN_OR_RETURN(auto manifest, ManifestFor(flags));
+  ASSIGN_OR_RETURN(auto share, Share::Start(manifest, flags.folder, options));
   fmt::print(flags.swarm.json ? stderr : stdout,
-             "sharing {}: {} files, {}, at {}\nmanifest {}, SHA-256 {}\n", manifest->name,
-             manifest->files.size(), Megabytes(TotalBytes(*manifest)),
-             ToString((*share)->address()), flags.manifest, ManifestDigest(*manifest));
+             "sharing {}: {} files, {}, at {}\nmanifest {}, SHA-256 {}\n", manifest.name,
+             manifest.files.size(), Megabytes(TotalBytes(manifest)), ToString(share->address()),
+             flags.manifest, ManifestDigest(manifest));
   std::fflush(stdout);
-  const absl::Status end = AwaitEnd(**share, cancel, flags.swarm.quiet);
-  TellTaken(*manifest, **share, flags.swarm.json, end);
+  const absl::Status end = AwaitEnd(*share, cancel, flags.swarm.quiet);
+  TellTaken(manifest, *share, flags.swarm.json, end);
   return end;
 }
 

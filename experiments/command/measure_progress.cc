@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/run/branches.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/machine_limits.h"
@@ -65,10 +66,9 @@ void ProgressLine::Show(const CampaignProgress& p) {
 
 // Other processes that are at work on this campaign.
 absl::Status SayWhoElse(const Record& record, int64_t experiment, std::FILE* out) {
-  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
-  if (!runs.ok()) return runs.status();
+  ASSIGN_OR_RETURN(std::vector<RunRow> runs, record.Runs(experiment));
   std::map<std::pair<std::string, int64_t>, int> others;  // runs by host and process
-  for (const RunRow& run : *runs) {
+  for (const RunRow& run : runs) {
     if (run.status == RunStatus::kRunning) ++others[{run.host, run.pid}];
   }
   for (const auto& [who, count] : others) {
@@ -99,11 +99,10 @@ PoolLimits LimitsOf(int jobs) {
 
 absl::Status TrainTheRest(Record& record, int64_t experiment, const std::vector<PlannedRun>& runs,
                           const PoolLimits& limits, std::FILE* out) {
-  const auto finished = record.Finished(experiment);
-  if (!finished.ok()) return finished.status();
+  ASSIGN_OR_RETURN(const auto finished, record.Finished(experiment));
   std::vector<PlannedRun> todo;
   for (const PlannedRun& run : runs) {
-    if (!finished->contains({run.arm, run.seed})) todo.push_back(run);
+    if (!finished.contains({run.arm, run.seed})) todo.push_back(run);
   }
   const bool by_cores = limits.cores < std::numeric_limits<int64_t>::max();
   fmt::print(out, "{} runs, {} done before; {}\n", runs.size(), runs.size() - todo.size(),
@@ -114,7 +113,7 @@ absl::Status TrainTheRest(Record& record, int64_t experiment, const std::vector<
     fmt::print(out, "{} runs branch off longer ones: {:.2f} M tokens are trained once\n",
                branches.count(), static_cast<double>(branches.SharedTokens()) / 1e6);
   }
-  if (absl::Status s = SayWhoElse(record, experiment, out); !s.ok()) return s;
+  RETURN_IF_ERROR(SayWhoElse(record, experiment, out));
   std::fflush(out);
   CancelSignal cancel;
   ProgressLine line(out);
@@ -147,40 +146,36 @@ absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& ex
   }
   const PlannedRun& planned = campaign.runs[static_cast<size_t>(id)];
   const RunSpec spec = WithCheckpoints(planned.spec);
-  if (absl::Status s = CheckFirst(spec); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFirst(spec));
   const std::string folder = fmt::format("{}/{:04}", records, id);
-  absl::StatusOr<OpenedExperiment> opened = OpenExperiment(folder, experiment);
-  if (!opened.ok()) return opened.status();
-  auto& [record, row] = *opened;
-  const auto experiments = record.Experiments();
-  if (!experiments.ok()) return experiments.status();
-  if (experiments->size() != 1) {
+  ASSIGN_OR_RETURN(OpenedExperiment opened, OpenExperiment(folder, experiment));
+  auto& [record, row] = opened;
+  ASSIGN_OR_RETURN(const auto experiments, record.Experiments());
+  if (experiments.size() != 1) {
     return absl::FailedPreconditionError(fmt::format(
         "{} has runs of another plan: name other --records for a plan that changed", folder));
   }
-  const absl::StatusOr<Claim> claim = record.LookUpClaim(row, planned.arm, planned.seed);
-  if (!claim.ok()) return claim.status();
-  if (claim->outcome == Claim::Outcome::kElsewhere) {
-    return absl::UnavailableError(fmt::format("run {} is at work: {}", id, claim->who));
+  ASSIGN_OR_RETURN(const Claim claim, record.LookUpClaim(row, planned.arm, planned.seed));
+  if (claim.outcome == Claim::Outcome::kElsewhere) {
+    return absl::UnavailableError(fmt::format("run {} is at work: {}", id, claim.who));
   }
-  if (claim->outcome == Claim::Outcome::kFinished) {
+  if (claim.outcome == Claim::Outcome::kFinished) {
     fmt::print(out.progress(), "run {} ('{}', seed {}) has ended before\n", id, planned.arm,
                planned.seed);
     return absl::OkStatus();
   }
   CancelSignal cancel;
   const bool resumable = spec.checkpoint.every_steps > 0;
-  absl::StatusOr<RunPlace> place = PlaceRun(record, PlannedRow(planned, row), spec, resumable);
-  if (!place.ok()) return place.status();
+  ASSIGN_OR_RETURN(RunPlace place, PlaceRun(record, PlannedRow(planned, row), spec, resumable));
   fmt::print(out.progress(), "run {} of {}: '{}', seed {}, in {}/{}\n", id, campaign.name,
              planned.arm, planned.seed, folder, kRecordFile);
-  for (const std::string& line : place->notices) fmt::print(out.progress(), "{}\n", line);
+  for (const std::string& line : place.notices) fmt::print(out.progress(), "{}\n", line);
   std::fflush(out.progress());
-  RunRecorder recorder(record, place->run, planned.spec);
+  RunRecorder recorder(record, place.run, planned.spec);
   RunView view(spec, out.progress(), MonotonicClock(),
                out.detail() == Detail::kAll ? RunView::Detail::kAll : RunView::Detail::kScreen);
   const absl::Status outcome =
-      FollowRun(spec, place->checkpoints ? place->checkpoints->path() : "", cancel, recorder, view);
+      FollowRun(spec, place.checkpoints ? place.checkpoints->path() : "", cancel, recorder, view);
   // A loss that diverged is an outcome of the plan.
   if (absl::IsOutOfRange(outcome)) {
     fmt::print(out.progress(), "{}\n", std::string(outcome.message()));

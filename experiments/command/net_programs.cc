@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "netem/kernel/posix.h"
 #include "netem/lab_control/node_entry.h"
@@ -151,9 +152,8 @@ absl::StatusOr<std::vector<NodeProgram>> ProgramsOf(const Topology& topology,
   }
   std::string node = only;
   for (size_t at = 0; !node.empty();) {
-    const auto index = NodeNamed(topology, node);
-    if (!index.ok()) return index.status();
-    programs.push_back({*index, {}});
+    ASSIGN_OR_RETURN(const auto index, NodeNamed(topology, node));
+    programs.push_back({index, {}});
     node.clear();
     for (; at < words.size() && node.empty(); ++at) {
       if (words[at] == "--node" && at + 2 < words.size() && words[at + 2] == "--") {

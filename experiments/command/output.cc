@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/run/reader.h"
 
@@ -51,12 +52,11 @@ absl::Status ShowFromRecord(CommandOutput& out, const std::string& what, const R
   if (out.quiet()) words.emplace_back("--quiet");
   if (out.detail() == Detail::kAll) words.emplace_back("--verbose");
   std::fflush(nullptr);
-  const absl::StatusOr<ReaderAnswer> answer =
-      AskReader(std::move(words), std::string(outcome.message()));
-  if (!answer.ok()) return answer.status();
-  if (out.json() && !answer->output.empty()) out.Document(answer->output);
-  if (!out.json()) fmt::print("{}", answer->output);
-  if (answer->status == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ReaderAnswer answer,
+                   AskReader(std::move(words), std::string(outcome.message())));
+  if (out.json() && !answer.output.empty()) out.Document(answer.output);
+  if (!out.json()) fmt::print("{}", answer.output);
+  if (answer.status == 0) return absl::OkStatus();
   return absl::UnavailableError(
       fmt::format("show what {}/{} has of it: the line above says why not; what was recorded stays",
                   record.folder(), kRecordFile));

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/estimates/table.h"
@@ -112,17 +113,16 @@ PipelineCosts LinksForNothing(PipelineCosts costs) {
 // no time. Errors: PipelineOf's; a codec that takes no such tensor.
 absl::StatusOr<TimedPipeline> PipelineOver(const RunSpec& spec, const RankCompute& compute,
                                            const OneLink& link) {
-  absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(PipelineProgram program, PipelineOf(spec));
   const auto chunks = static_cast<double>(spec.schedule.chunks);
   const double backward_s = compute.backward_s / chunks,
                weight_gradient_s = compute.splits ? backward_s / 2 : 0;
   PipelineCosts costs =
-      PipelineCosts::Of(*program, {.forward_s = compute.forward_s / chunks,
-                                   .backward_s = backward_s,
-                                   .input_gradient_s = backward_s - weight_gradient_s,
-                                   .weight_gradient_s = weight_gradient_s});
-  for (const int rank : program->rank_of_stage) {
+      PipelineCosts::Of(program, {.forward_s = compute.forward_s / chunks,
+                                  .backward_s = backward_s,
+                                  .input_gradient_s = backward_s - weight_gradient_s,
+                                  .weight_gradient_s = weight_gradient_s});
+  for (const int rank : program.rank_of_stage) {
     costs.ranks[static_cast<size_t>(rank)].step_s += compute.optimizer_s / chunks;
   }
   const Shape shape = BoundaryShape(spec);
@@ -134,23 +134,22 @@ absl::StatusOr<TimedPipeline> PipelineOver(const RunSpec& spec, const RankComput
                ? at->second
                : known.emplace(codec, WireFor(codec, shape, dtype, link)).first->second;
   };
-  for (size_t b = 0; b + 1 < program->rank_of_stage.size(); ++b) {
-    if (program->rank_of_stage[b] == program->rank_of_stage[b + 1]) continue;
+  for (size_t b = 0; b + 1 < program.rank_of_stage.size(); ++b) {
+    if (program.rank_of_stage[b] == program.rank_of_stage[b + 1]) continue;
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, static_cast<int64_t>(b));
-    const auto there = wire_of(codecs.forward), back = wire_of(codecs.backward);
-    if (!there.ok()) return there.status();
+    ASSIGN_OR_RETURN(const auto there, wire_of(codecs.forward), back = wire_of(codecs.backward));
     if (!back.ok()) return back.status();
-    costs.activations[b] = *there;
+    costs.activations[b] = there;
     costs.gradients[b] = *back;
   }
-  const bool apart = program->rank_of_stage.front() != program->rank_of_stage.back();
+  const bool apart = program.rank_of_stage.front() != program.rank_of_stage.back();
   if (const StageLayout ends = LayoutOf(spec, 0); ends.tied && apart) {
     const auto tied = WireFor("none", {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
                               DType::kF32, link);
     if (!tied.ok()) return tied.status();
     costs.tied = {*tied, *tied};
   }
-  return TimedPipeline{*std::move(program), std::move(costs)};
+  return TimedPipeline{std::move(program), std::move(costs)};
 }
 
 // All schedules of the table that P ranks, M micro-batches and the model's blocks admit, each with up
@@ -161,11 +160,10 @@ absl::StatusOr<std::vector<RankedSchedule>> RankSchedules(
     std::optional<int64_t> memory_bound, const std::function<int64_t(const RunSpec&)>& memory) {
   std::vector<RankedSchedule> out;
   for (RunSpec& candidate : Candidates(spec)) {
-    const absl::StatusOr<TimedPipeline> pipeline = PipelineOver(candidate, compute, link);
-    if (!pipeline.ok()) return pipeline.status();
-    const PipelineProgram& program = pipeline->program;
-    const absl::StatusOr<double> step_s = StepPeriod(program, pipeline->costs);
-    const absl::StatusOr<double> alone_s = StepPeriod(program, LinksForNothing(pipeline->costs));
+    ASSIGN_OR_RETURN(const TimedPipeline pipeline, PipelineOver(candidate, compute, link));
+    const PipelineProgram& program = pipeline.program;
+    const absl::StatusOr<double> step_s = StepPeriod(program, pipeline.costs);
+    const absl::StatusOr<double> alone_s = StepPeriod(program, LinksForNothing(pipeline.costs));
     if (!step_s.ok()) return step_s.status();
     if (!alone_s.ok()) return alone_s.status();
     RankedSchedule ranked{.spec = candidate, .step_s = *step_s, .alone_s = *alone_s};
@@ -230,32 +228,29 @@ nlohmann::ordered_json RankedJson(const RankedSchedule& r) {
 }
 
 absl::Status BestSchedule(const BestOptions& o) {
-  const absl::StatusOr<RunSpec> read = LoadRunSpec(o.spec, o.set, CatalogNames());
-  if (!read.ok()) return read.status();
-  RunSpec spec = *read;
+  ASSIGN_OR_RETURN(const RunSpec read, LoadRunSpec(o.spec, o.set, CatalogNames()));
+  RunSpec spec = read;
   spec.net.transport = "ucx";  // workers of their own, whatever the file says
   const std::string profile = o.links.empty() ? spec.net.profile : o.links;
-  const absl::StatusOr<OneLink> link = LinkOfProfile(profile);
-  if (!link.ok()) return link.status();
-  const absl::StatusOr<RankCompute> compute = ComputeOf(spec, o);
-  if (!compute.ok()) return compute.status();
+  ASSIGN_OR_RETURN(const OneLink link, LinkOfProfile(profile));
+  ASSIGN_OR_RETURN(const RankCompute compute, ComputeOf(spec, o));
   if (!(o.memory_mb >= 0 && o.memory_mb < 1e9)) {
     return absl::InvalidArgumentError(
         fmt::format("--memory-mb is {:g}; want 0 to 1e9", o.memory_mb));
   }
   const auto bound =
       o.memory_mb > 0 ? std::optional(static_cast<int64_t>(o.memory_mb * 1e6)) : std::nullopt;
-  const auto ranked = RankSchedules(spec, *compute, *link, bound, [](const RunSpec& candidate) {
-    return PlanResources(candidate).worker_bytes;
-  });
-  if (!ranked.ok()) return ranked.status();
+  ASSIGN_OR_RETURN(const auto ranked,
+                   RankSchedules(spec, compute, link, bound, [](const RunSpec& candidate) {
+                     return PlanResources(candidate).worker_bytes;
+                   }));
   if (o.json) {
     nlohmann::ordered_json all = {{"schema", "longhaul.schedule-best/1"},
                                   {"profile", profile},
                                   {"ranks", spec.ranks()},
                                   {"microbatches", spec.train.microbatches},
                                   {"schedules", nlohmann::ordered_json::array()}};
-    for (const RankedSchedule& r : *ranked) all["schedules"].push_back(RankedJson(r));
+    for (const RankedSchedule& r : ranked) all["schedules"].push_back(RankedJson(r));
     fmt::print("{}\n", all.dump(2));
     return absl::OkStatus();
   }
@@ -263,11 +258,11 @@ absl::Status BestSchedule(const BestOptions& o) {
       "{} ranks, M = {}, over '{}'; a rank's forward {:g} ms, backward {:g} ms{} a micro-batch\nBy "
       "P2, the steady state; coding takes no time in it. Memory: of the largest worker, as planned "
       "before a run.\n",
-      spec.ranks(), spec.train.microbatches, profile, 1e3 * compute->forward_s,
-      1e3 * compute->backward_s, compute->splits ? " (W half of it)" : " (not split)");
+      spec.ranks(), spec.train.microbatches, profile, 1e3 * compute.forward_s,
+      1e3 * compute.backward_s, compute.splits ? " (W half of it)" : " (not split)");
   Table table{.columns = ColumnsOf("schedule | chunks | depth | step, s | without links | live | "
                                    "worker, MB | messages | ")};
-  for (const RankedSchedule& r : *ranked) {
+  for (const RankedSchedule& r : ranked) {
     const bool deep = r.spec.schedule.kind == "1f1b-deep";
     table.Add({r.spec.schedule.kind, fmt::format("{}", r.spec.schedule.chunks),
                deep ? fmt::format("{}", r.spec.schedule.depth) : "-",
@@ -279,11 +274,11 @@ absl::Status BestSchedule(const BestOptions& o) {
                fmt::format("{}", r.messages), r.within ? "" : "over the bound"});
   }
   fmt::print("{}", GridText(table));
-  if (ranked->empty() || !ranked->front().within) {
+  if (ranked.empty() || !ranked.front().within) {
     return absl::ResourceExhaustedError(fmt::format(
         "no schedule of {} ranks stays within --memory-mb {:g}", spec.ranks(), o.memory_mb));
   }
-  const RunSpec::Schedule& best = ranked->front().spec.schedule;
+  const RunSpec::Schedule& best = ranked.front().spec.schedule;
   fmt::print("\nbest: --set schedule.kind={} --set schedule.stages={} --set schedule.chunks={}{}\n",
              best.kind, best.stages, best.chunks,
              best.kind == "1f1b-deep" ? fmt::format(" --set schedule.depth={}", best.depth) : "");

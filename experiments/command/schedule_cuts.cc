@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "absl/strings/str_replace.h"
+#include "base/status_macros.h"
 #include "experiments/command/command.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/estimates/table.h"
@@ -114,9 +115,8 @@ std::vector<int64_t> BalancedCuts(const std::vector<double>& seconds, int64_t st
 // "block,seconds" and a line a block, in order. InvalidArgument: the line that is none, a block that
 // is missing.
 absl::StatusOr<BlockSeconds> ReadBlockSeconds(const std::string& path, const RunSpec& spec) {
-  const absl::StatusOr<std::string> text = ReadTextFile(path);
-  if (!text.ok()) return text.status();
-  std::istringstream file(absl::StrReplaceAll(*text, {{"\r\n", "\n"}}));
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  std::istringstream file(absl::StrReplaceAll(text, {{"\r\n", "\n"}}));
   std::string line;
   if (!std::getline(file, line) || line != kHead) {
     return absl::InvalidArgumentError(
@@ -152,25 +152,20 @@ absl::StatusOr<BlockSeconds> ReadBlockSeconds(const std::string& path, const Run
 // InvalidArgument: of another model or micro-batch, or one in which nothing was computed.
 absl::StatusOr<BlockSeconds> MeasuredBlockSeconds(const std::string& results, int64_t run,
                                                   const RunSpec& spec) {
-  const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
-  if (!record.ok()) return record.status();
+  ASSIGN_OR_RETURN(const Record record, Record::Open(results, Record::Mode::kRead));
   if (run == 0) {
-    const auto experiments = record->Experiments();
-    if (!experiments.ok()) return experiments.status();
-    for (const ExperimentRow& e : *experiments) {
-      const auto runs = record->Runs(e.id);
-      if (!runs.ok()) return runs.status();
-      for (const RunRow& r : *runs) run = std::max(run, r.id);
+    ASSIGN_OR_RETURN(const auto experiments, record.Experiments());
+    for (const ExperimentRow& e : experiments) {
+      ASSIGN_OR_RETURN(const auto runs, record.Runs(e.id));
+      for (const RunRow& r : runs) run = std::max(run, r.id);
     }
   }
-  const absl::StatusOr<RunRow> row = record->Run(run);
-  if (!row.ok()) return row.status();
-  const auto steps = record->Steps(run);
-  if (!steps.ok()) return steps.status();
+  ASSIGN_OR_RETURN(const RunRow row, record.Run(run));
+  ASSIGN_OR_RETURN(const auto steps, record.RowsOf<StepRow>(run));
   const auto refuse = [&](const std::string& why) {
     return absl::InvalidArgumentError(fmt::format("run {} of {}: {}", run, results, why));
   };
-  const absl::StatusOr<TomlValue> toml = ParseToml(row->spec_toml, "its spec");
+  const absl::StatusOr<TomlValue> toml = ParseToml(row.spec_toml, "its spec");
   if (!toml.ok()) return refuse(std::string(toml.status().message()));
   const absl::StatusOr<RunSpec> of = ReadRunSpec(*toml, CatalogNames());
   if (!of.ok()) return refuse(std::string(of.status().message()));
@@ -184,7 +179,7 @@ absl::StatusOr<BlockSeconds> MeasuredBlockSeconds(const std::string& results, in
   }
   if (of->injected()) return refuse("its compute was injected, not measured");
   std::map<int64_t, std::vector<double>> by_stage;
-  for (const StepRow& s : *steps) {
+  for (const StepRow& s : steps) {
     if (s.step * 10 > Steps(*of)) by_stage[s.stage].push_back(s.forward_s + s.backward_s);
   }
   const std::vector<int64_t> begins = Begins(*of);
@@ -227,27 +222,26 @@ absl::Status ChooseCuts(const CutsOptions& o) {
     return absl::InvalidArgumentError(
         "seconds of each block: --from RESULTS, of a run that measured them, or --times FILE");
   }
-  const absl::StatusOr<BlockSeconds> blocks = o.times.empty()
+  ASSIGN_OR_RETURN(const BlockSeconds blocks, o.times.empty()
                                                   ? MeasuredBlockSeconds(o.from, o.run, *spec)
-                                                  : ReadBlockSeconds(o.times, *spec);
-  if (!blocks.ok()) return blocks.status();
+                                                  : ReadBlockSeconds(o.times, *spec));
   if (!o.save.empty()) {
-    if (absl::Status s = WriteWholeFile(o.save, TextOf(*blocks)); !s.ok()) return s;
+    RETURN_IF_ERROR(WriteWholeFile(o.save, TextOf(blocks)));
   }
-  const std::vector<int64_t> cuts = BalancedCuts(blocks->seconds, stages);
-  fmt::print("{} blocks by {}{}\n", blocks->seconds.size(), blocks->source,
-             blocks->blocks_of_stage == 1
+  const std::vector<int64_t> cuts = BalancedCuts(blocks.seconds, stages);
+  fmt::print("{} blocks by {}{}\n", blocks.seconds.size(), blocks.source,
+             blocks.blocks_of_stage == 1
                  ? ""
                  : fmt::format(", in stages of up to {}, whose blocks share their time alike; of "
                                "each block its own: a run with schedule.stages = {}",
-                               blocks->blocks_of_stage, blocks->seconds.size()));
+                               blocks.blocks_of_stage, blocks.seconds.size()));
   Table table{.columns = {"stage", "blocks", "seconds a step"}};
   double all = 0, slowest = 0;
   for (int64_t s = 0; s < stages; ++s) {
     const int64_t begin = s == 0 ? 0 : cuts[static_cast<size_t>(s) - 1];
     const int64_t end = s + 1 == stages ? spec->model.blocks : cuts[static_cast<size_t>(s)];
     double own = 0;
-    for (int64_t b = begin; b < end; ++b) own += blocks->seconds[static_cast<size_t>(b)];
+    for (int64_t b = begin; b < end; ++b) own += blocks.seconds[static_cast<size_t>(b)];
     all += own;
     slowest = std::max(slowest, own);
     table.Add({s, fmt::format("{} to {}", begin, end - 1), Cell(own, "{:.4g}")});

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/price/untrained_price.h"
 #include "experiments/run/branches.h"
 #include "experiments/run/machine_limits.h"
@@ -35,10 +36,10 @@ Priceable ArmsOfSeed(const CampaignSpec& campaign, int64_t seed,
 
 absl::Status PriceSeed(Record& record, const RunSpec& reference, const std::string& weights,
                        const Priceable& arms) {
-  const auto prices = PriceUntrained(reference, weights, arms.specs, CoresAllowed());
-  if (!prices.ok()) return prices.status();
+  ASSIGN_OR_RETURN(const auto prices,
+                   PriceUntrained(reference, weights, arms.specs, CoresAllowed()));
   for (size_t i = 0; i < arms.runs.size(); ++i) {
-    const std::optional<UntrainedPrice>& price = (*prices)[i];
+    const std::optional<UntrainedPrice>& price = prices[i];
     if (!price) continue;
     const std::string text =
         fmt::format("{} {} {}", price->nat, price->standard_error_nat, price->rows);
@@ -53,10 +54,9 @@ absl::Status PriceSeed(Record& record, const RunSpec& reference, const std::stri
 
 absl::Status PriceReferences(Record& record, int64_t experiment, const CampaignSpec& campaign,
                              std::FILE* out) {
-  const absl::StatusOr<std::vector<RunRow>> rows = record.Runs(experiment);
-  if (!rows.ok()) return rows.status();
+  ASSIGN_OR_RETURN(const std::vector<RunRow> rows, record.Runs(experiment));
   std::map<int64_t, std::map<std::string, int64_t>> ended;  // by seed and arm
-  for (const RunRow& row : *rows) {
+  for (const RunRow& row : rows) {
     if (row.status == RunStatus::kOk) ended[row.seed][row.arm] = row.id;
   }
   for (const PlannedRun& reference : campaign.runs) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/own_faults.h"
 #include "experiments/elastic/round_store.h"
 #include "experiments/record/row_json.h"
@@ -178,17 +179,16 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
         EmitFault(fault, round->last_step, "", sink_);
       }
     }
-    absl::StatusOr<std::vector<LocalTelemetry>> fresh =
-        NewLocalGroup(spec_, static_cast<int>(group));
-    if (!fresh.ok()) return fresh.status();
+    ASSIGN_OR_RETURN(std::vector<LocalTelemetry> fresh,
+                     NewLocalGroup(spec_, static_cast<int>(group)));
     ++lives_;
     std::vector<LocalRank> local;
-    for (LocalTelemetry& r : *fresh) {
+    for (LocalTelemetry& r : fresh) {
       r.life = lives_;
       local.push_back(ToLocalRank(r, nullptr, nullptr));
     }
-    if (absl::Status s = Add(trainer, std::move(local), plan); !s.ok()) return s;
-    ranks_.insert(ranks_.end(), fresh->begin(), fresh->end());
+    RETURN_IF_ERROR(Add(trainer, std::move(local), plan));
+    ranks_.insert(ranks_.end(), fresh.begin(), fresh.end());
     absl::StrAppend(&round->joiners, round->joiners.empty() ? "" : " ", group);
     joined_.clear();  // nodes are new
   }
@@ -206,10 +206,11 @@ absl::StatusOr<std::vector<LocalTelemetry>> NewLocalGroup(const RunSpec& spec, i
   std::vector<std::shared_ptr<Node>> nodes;
   std::vector<std::string> pipeline;
   for (int r = 0; r < count; ++r) {
-    absl::StatusOr<std::shared_ptr<Node>> node = Node::Create(
-        {.transport = TransportKind::kLoopback, .interface = "", .credit_bytes = int64_t{1} << 40});
-    if (!node.ok()) return node.status();
-    nodes.push_back(*std::move(node));
+    ASSIGN_OR_RETURN(std::shared_ptr<Node> node,
+                     Node::Create({.transport = TransportKind::kLoopback,
+                                   .interface = "",
+                                   .credit_bytes = int64_t{1} << 40}));
+    nodes.push_back(std::move(node));
     pipeline.push_back(nodes.back()->address());
   }
   std::vector<LocalTelemetry> ranks;

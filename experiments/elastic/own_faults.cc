@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/temporary_folder.h"
@@ -133,12 +134,11 @@ void OwnFaults::AskLab(size_t number, int64_t step, const Lives& expected) {
 }
 
 absl::Status OwnFaults::BeforeStep(Trainer& trainer, int64_t step, const Lives& expected) {
-  const absl::Status told = StatusFromTorch("the store", [&] {
+  RETURN_IF_ERROR(StatusFromTorch("the store", [&] {
     for (size_t i = 0; i < script_.size(); ++i) {
       if (IsOfLab(script_[i])) AskLab(i, step, expected);
     }
-  });
-  if (!told.ok()) return told;
+  }));
   for (const Fault& fault : script_) {
     if (IsOfLab(fault) || fault.during == FaultMoment::kCheckpoint ||
         fault.during == FaultMoment::kTransfer || fault.what == FaultKind::kDiskFull) {
@@ -147,19 +147,16 @@ absl::Status OwnFaults::BeforeStep(Trainer& trainer, int64_t step, const Lives& 
     const longhaul::Strike at = StrikeOf(fault, bounds_);
     if (at.step != step || !Concerns(fault) || fault.during == FaultMoment::kOuter) continue;
     // What the steps before sent is under way, so that the fault costs none of them.
-    if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
+    RETURN_IF_ERROR(trainer.FinishSends());
     if (EndsLife(fault)) {
-      const absl::Status had = StatusFromTorch("the store", before_end_);
-      if (!had.ok()) return had;
+      RETURN_IF_ERROR(StatusFromTorch("the store", before_end_));
     }
     if (fault.during == FaultMoment::kForward || fault.during == FaultMoment::kBackward) {
       StrikeAt(trainer, fault, step);
       continue;
     }
     absl::Status struck;
-    const absl::Status asked =
-        StatusFromTorch("the store", [&] { struck = Strike(trainer, fault, step); });
-    if (!asked.ok()) return asked;
+    RETURN_IF_ERROR(StatusFromTorch("the store", [&] { struck = Strike(trainer, fault, step); }));
     if (!struck.ok()) return struck;
   }
   return absl::OkStatus();
@@ -199,7 +196,7 @@ const Fault* OwnFaults::AtCheckpoint(FaultKind what, int64_t step) const {
 absl::Status OwnFaults::BeforeCheckpoint(int64_t step, std::string* directory) {
   if (const Fault* kill = AtCheckpoint(FaultKind::kKill, step)) {
     if (WorkerTells(*kill, place_.stage)) EmitFault(*kill, step + 1, "", sink_);
-    if (absl::Status s = StatusFromTorch("the store", before_end_); !s.ok()) return s;
+    RETURN_IF_ERROR(StatusFromTorch("the store", before_end_));
     DieInTheNextWrite();
   }
   if (const Fault* full = AtCheckpoint(FaultKind::kDiskFull, step)) {

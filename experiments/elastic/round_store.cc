@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
@@ -99,10 +100,9 @@ std::string DecisionText(const Decision& decision) {
 
 absl::StatusOr<Decision> DecisionFrom(const std::string& text) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('|', 1));
-  const auto members = LivesFrom(parts.first), joiners = LivesFrom(parts.second);
-  if (!members.ok()) return members.status();
+  ASSIGN_OR_RETURN(const auto members, LivesFrom(parts.first), joiners = LivesFrom(parts.second));
   if (!joiners.ok()) return joiners.status();
-  return Decision{*members, *joiners};
+  return Decision{members, *joiners};
 }
 
 void RoundStore::Set(const std::string& key, const std::string& value) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/state_swarm.h"
 #include "plugin/swarm/swarm.h"
 #include "pp_group/state/handover.h"
@@ -82,14 +83,13 @@ class SwarmGiver final : public StateGiver {
                                         const std::vector<std::string>& members,
                                         RoundStore& store) {
     const std::string folder = absl::StrCat(state_.folder, "/", part);
-    const absl::StatusOr<Manifest> manifest =
-        MakeManifest(folder, {.model = "", .run = "", .step = state_.step});
-    if (!manifest.ok()) return manifest.status();
-    const std::string digest = ManifestDigest(*manifest);
-    store.Set("manifest/" + digest, ManifestText(*manifest));
+    ASSIGN_OR_RETURN(const Manifest manifest,
+                     MakeManifest(folder, {.model = "", .run = "", .step = state_.step}));
+    const std::string digest = ManifestDigest(manifest);
+    store.Set("manifest/" + digest, ManifestText(manifest));
     // A quarter of what this member will give at least: its moments, and its share of the rest.
     const auto n = static_cast<int64_t>(state_.members.size());
-    wanted_ += TotalBytes(*manifest) / (part == kStatePart ? 4 * n : 4);
+    wanted_ += TotalBytes(manifest) / (part == kStatePart ? 4 * n : 4);
     SwarmOptions options{.listen = {.ip = state_.ip, .port = 0}, .members = members};
     options.notice = [this](const std::string& line) { Say(line); };
     // Half of what it gives is of either part.
@@ -101,10 +101,9 @@ class SwarmGiver final : public StateGiver {
         if ((given_ += bytes) >= wanted_) state_.midway();
       };
     }
-    absl::StatusOr<std::unique_ptr<Share>> share = Share::Start(*manifest, folder, options);
-    if (!share.ok()) return share.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<Share> share, Share::Start(manifest, folder, options));
     const std::lock_guard lock(mu_);
-    shares_.push_back(*std::move(share));
+    shares_.push_back(std::move(share));
     return absl::StrCat(digest, " ", ToString(shares_.back()->address()));
   }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/worker_join.h"
 #include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
@@ -34,13 +35,12 @@ int64_t ReceivedOn(const std::string& interface) {
 
 absl::StatusOr<std::string> SwarmHandover::MakeFolder(const std::string& name) {
   if (place_.node && !mounted_) {
-    if (absl::Status s = MountMemoryDisk(kNodeDisk, "mode=0700"); !s.ok()) return s;
+    RETURN_IF_ERROR(MountMemoryDisk(kNodeDisk, "mode=0700"));
     mounted_ = true;
   }
   if (!place_.node && temporary_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<TemporaryFolder>> made = TemporaryFolder::Make();
-    if (!made.ok()) return made.status();
-    temporary_ = *std::move(made);
+    ASSIGN_OR_RETURN(std::unique_ptr<TemporaryFolder> made, TemporaryFolder::Make());
+    temporary_ = std::move(made);
   }
   const std::string folder = absl::StrCat(place_.node ? kNodeDisk : temporary_->path(), "/", name);
   std::error_code error;
@@ -126,10 +126,9 @@ absl::Status SwarmHandover::CheckCounted(int64_t before, int64_t taken) const {
 absl::Status SwarmHandover::Take(Trainer& trainer, int64_t step, const Lives& members,
                                  const Lives& others, std::function<void()> midway,
                                  RoundStore& store, std::string* said) {
-  const absl::StatusOr<std::string> folder = MakeFolder(absl::StrCat("taken-", step));
-  if (!folder.ok()) return folder.status();
+  ASSIGN_OR_RETURN(const std::string folder, MakeFolder(absl::StrCat("taken-", step)));
   const int64_t before = ReceivedOn(place_.interface);
-  SharedState state = StateOf(step, members, *folder, std::move(midway));
+  SharedState state = StateOf(step, members, folder, std::move(midway));
   state.other_joiners = others;
   const absl::StatusOr<StateTaken> taken = TakeStateFromAll(
       state, place_.group, place_.life, 2 * absl::Seconds(spec_.net.peer_deadline_s), store);
@@ -145,9 +144,9 @@ absl::Status SwarmHandover::Take(Trainer& trainer, int64_t step, const Lives& me
     }
     status = CheckCounted(before, taken->bytes);
   }
-  if (status.ok()) status = trainer.ReadState(step, taken->lost, *folder);
+  if (status.ok()) status = trainer.ReadState(step, taken->lost, folder);
   std::error_code ignored;
-  std::filesystem::remove_all(*folder, ignored);
+  std::filesystem::remove_all(folder, ignored);
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/state_offers.h"
 #include "experiments/elastic/state_swarm.h"
 #include "plugin/core/clock.h"
@@ -239,7 +240,7 @@ absl::Status Taker::AwaitFetches() {
     for (const auto& [part, fetch] : fetches_) parts.push_back(part);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (ends[i].revents == 0) continue;
-      if (absl::Status s = Ended(parts[i], *fetches_[parts[i]]); !s.ok()) return s;
+      RETURN_IF_ERROR(Ended(parts[i], *fetches_[parts[i]]));
       fetches_.erase(parts[i]);
     }
   }
@@ -291,13 +292,12 @@ absl::StatusOr<StateTaken> Taker::Take() {
   const absl::Duration begun = MonotonicClock().Now();
   LoseTheDown();
   AwaitOffers();
-  const absl::StatusOr<std::vector<Offered>> parts = Choose();
-  if (!parts.ok()) return parts.status();
+  ASSIGN_OR_RETURN(const std::vector<Offered> parts, Choose());
   taken_.offered = MonotonicClock().Now() - begun;
-  if (absl::Status s = StartFetches(*parts); !s.ok()) return s;
-  if (absl::Status s = AwaitFetches(); !s.ok()) return s;
+  RETURN_IF_ERROR(StartFetches(parts));
+  RETURN_IF_ERROR(AwaitFetches());
   taken_.arrived = MonotonicClock().Now() - begun;
-  if (absl::Status s = AgreeOnTheLost(); !s.ok()) return s;
+  RETURN_IF_ERROR(AgreeOnTheLost());
   NameGivers();
   return taken_;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/own_faults.h"
 #include "experiments/elastic/state_handover.h"
 #include "experiments/elastic/worker_join.h"
@@ -116,8 +117,7 @@ class OverStore final : public StoreMembership {
 // Before anything is counted on the links: joining proves that they are crossed.
 absl::Status OverStore::MeetAtFirst() {
   if (life_ > 0) return absl::OkStatus();
-  const absl::Status connected = StatusFromTorch("the store", [&] { handover_.Connect(); });
-  if (!connected.ok()) return connected;
+  RETURN_IF_ERROR(StatusFromTorch("the store", [&] { handover_.Connect(); }));
   if (expected_.size() < 2 || !expected_.contains(group_)) return absl::OkStatus();
   LocalTelemetry& rank = ranks_[0];
   const absl::Status met = StatusFromTorch("join the other groups", [&] {
@@ -180,8 +180,7 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
     rank.outer_groups = meeting.members;
     if (!connected.ok()) {  // somebody has gone meanwhile
       rank.outer = nullptr;
-      absl::StatusOr<bool> again = Commit(connected);
-      if (!again.ok()) return again.status();
+      ASSIGN_OR_RETURN(bool again, Commit(connected));
       return Meet(step);
     }
     joined_ = now_.members;
@@ -269,10 +268,9 @@ absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
   if (words.size() != 3 || !absl::SimpleAtoi(words[0], &step)) {
     return absl::InternalError("the store's welcome says no step");
   }
-  const auto there = LivesFrom(words[1]), givers = LivesFrom(words[2]);
-  if (!there.ok()) return there.status();
+  ASSIGN_OR_RETURN(const auto there, LivesFrom(words[1]), givers = LivesFrom(words[2]));
   if (!givers.ok()) return givers.status();
-  expected_ = *there;
+  expected_ = there;
   for (const auto& [group, life] : expected_) known_[group] = life;
   std::string said;
   const absl::Status taken =

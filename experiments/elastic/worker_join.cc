@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "compressors/numbers/sha256.h"
 #include "experiments/elastic/round_store.h"
 #include "experiments/train/train_setup.h"
@@ -107,7 +108,7 @@ absl::Status AgreeWithRankZero(const RunSpec& spec, const LocalTelemetry& rank, 
     return absl::InvalidArgumentError(
         "this rank's spec, with its --set, is not rank 0's: start all ranks with the same");
   }
-  if (const absl::Status s = lab ? absl::OkStatus() : AgreeOnFiles(spec, rank); !s.ok()) return s;
+  RETURN_IF_ERROR(lab ? absl::OkStatus() : AgreeOnFiles(spec, rank));
   sink.Emit({{"event", "attempt"}, {"id", id}});
   return absl::OkStatus();
 }
@@ -118,12 +119,11 @@ absl::Status AgreeThroughStore(const RunSpec& spec, const Joined& joined, EventS
                    static_cast<int>(spec.outer.groups));
   std::string id, first_spec, first_files;
   const std::string own_spec = absl::StrCat(HashOf(spec));
-  const absl::Status asked = StatusFromTorch("the store", [&] {
+  RETURN_IF_ERROR(StatusFromTorch("the store", [&] {
     id = store.Settle("attempt", absl::StrCat(absl::ToUnixMicros(absl::Now())));
     first_spec = store.Settle("spec", own_spec);
     first_files = store.Settle("files", ContentsText(spec.files));
-  });
-  if (!asked.ok()) return asked;
+  }));
   int64_t number = 0;
   if (!absl::SimpleAtoi(id, &number)) {
     return absl::InternalError(absl::StrCat("the store numbers this run '", id, "'"));

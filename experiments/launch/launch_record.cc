@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/estimates/table.h"
 #include "experiments/run/checkpoint_folder.h"
 #include "experiments/run/machine_check.h"
@@ -162,11 +163,11 @@ absl::Status AddProgramLogs(Record& record, int64_t run, const Topology& topolog
          {std::pair(EvalCodec::kOff, one.final_nat), {EvalCodec::kOn, one.final_on_nat}}) {
       if (!loss) continue;
       const EvaluationRow row{last_step, codec, *loss, *one.standard_error_nat, 0};
-      if (absl::Status s = record.AddEvaluation(run, row); !s.ok()) return s;
+      RETURN_IF_ERROR(record.Add<EvaluationRow>(run, {&row, 1}));
     }
   }
-  if (absl::Status s = record.AddSteps(run, steps); !s.ok()) return s;
-  if (absl::Status s = record.AddCrossings(run, crossings); !s.ok()) return s;
+  RETURN_IF_ERROR(record.Add(run, steps));
+  RETURN_IF_ERROR(record.Add(run, crossings));
   return record.AddFacts(run, facts);
 }
 

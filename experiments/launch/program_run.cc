@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/launch/program_verdict.h"
 #include "experiments/launch/rank_output.h"
 #include "experiments/record/row_json.h"
@@ -135,12 +136,10 @@ struct LastLines {
 };
 
 absl::StatusOr<ProgramRun> RunRanks(const RunSpec& spec, const std::string& outside) {
-  if (absl::Status s = ReadyPlace(); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadyPlace());
   const auto ranks = static_cast<size_t>(spec.workers());
-  auto output = RankOutput::Make(ranks);
-  if (!output.ok()) return output.status();
-  const absl::StatusOr<int> port = FreePort();
-  if (!port.ok()) return port.status();
+  ASSIGN_OR_RETURN(auto output, RankOutput::Make(ranks));
+  ASSIGN_OR_RETURN(const int port, FreePort());
   const sigset_t signals = SignalsOfRun();
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   const absl::Time began = MonotonicNow();
@@ -148,12 +147,12 @@ absl::StatusOr<ProgramRun> RunRanks(const RunSpec& spec, const std::string& outs
   std::vector<StartedProgram> started;
   for (size_t rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
-    if (child == 0) RunRank(spec, rank, *port, *output, parent);
+    if (child == 0) RunRank(spec, rank, port, output, parent);
     if (child < 0) return ErrnoStatus("start a rank: fork", errno);
     started.push_back({child, fmt::format("rank {}", rank)});
   }
   LastLines lines(ranks);
-  output->Start([&lines](size_t rank, bool error, const std::string& line) {
+  output.Start([&lines](size_t rank, bool error, const std::string& line) {
     lines.Take(rank, error, line);
   });
   EndingRules rules{.grace = kGrace, .timeout = absl::Seconds(spec.program->timeout_s)};
@@ -163,13 +162,12 @@ absl::StatusOr<ProgramRun> RunRanks(const RunSpec& spec, const std::string& outs
   // What ranks have left behind holds their output open. In the lab's namespace this is all there is
   // but its first process and this one.
   if (PidNamespace() != outside) ::kill(-1, SIGKILL);
-  output->Finish();
+  output.Finish();
   ProgramRun run{EndsOfRanks(started, ends, status, began), {}, lines.Taken()};
   for (size_t rank = 0; rank < ranks; ++rank) {
-    auto log =
-        ReadProgramLog(LogFile(rank), static_cast<int64_t>(rank), static_cast<int64_t>(ranks));
-    if (!log.ok()) return log.status();
-    run.logs.push_back(*std::move(log));
+    ASSIGN_OR_RETURN(auto log, ReadProgramLog(LogFile(rank), static_cast<int64_t>(rank),
+                                              static_cast<int64_t>(ranks)));
+    run.logs.push_back(std::move(log));
   }
   const auto stages = static_cast<size_t>(spec.schedule.stages);
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -207,12 +205,11 @@ void EmitRun(const ProgramRun& run, absl::Time began, bool counts, EventSink& si
 }
 
 absl::Status Run(const RunSpec& spec, const std::string& outside, EventSink& sink) {
-  if (absl::Status s = CheckFiles(spec, kAllFiles); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFiles(spec, kAllFiles));
   const absl::Time began = MonotonicNow();
-  const absl::StatusOr<ProgramRun> run = RunRanks(spec, outside);
-  if (!run.ok()) return run.status();
-  const absl::Status verdict = Judge(spec, *run);
-  EmitRun(*run, began, verdict.ok(), sink);
+  ASSIGN_OR_RETURN(const ProgramRun run, RunRanks(spec, outside));
+  const absl::Status verdict = Judge(spec, run);
+  EmitRun(run, began, verdict.ok(), sink);
   return verdict;
 }
 

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -205,9 +207,9 @@ std::optional<double> FinalOnOf(const std::vector<ProgramLog>& logs) {
 }
 
 absl::Status Judge(const RunSpec& spec, const ProgramRun& run) {
-  if (absl::Status s = JudgeEnds(spec, run); !s.ok()) return s;
-  if (absl::Status s = JudgeLoss(run); !s.ok()) return s;
-  if (absl::Status s = JudgeTokens(spec, run); !s.ok()) return s;
+  RETURN_IF_ERROR(JudgeEnds(spec, run));
+  RETURN_IF_ERROR(JudgeLoss(run));
+  RETURN_IF_ERROR(JudgeTokens(spec, run));
   return JudgeCodecs(spec, run);
 }
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace longhaul::plan {
 namespace {
 
@@ -65,9 +67,8 @@ absl::StatusOr<Placement> Exact(const PlacementProblem& p) {
 absl::StatusOr<Placement> ByExchanges(const PlacementProblem& p) {
   Placement best{.nodes = Nodes(static_cast<size_t>(p.nodes)), .evaluated = 1};
   std::iota(best.nodes.begin(), best.nodes.end(), 0);
-  const absl::StatusOr<double> start = p.seconds(best.nodes);
-  if (!start.ok()) return start.status();
-  best.seconds = *start;
+  ASSIGN_OR_RETURN(const double start, p.seconds(best.nodes));
+  best.seconds = start;
   for (bool better = true; better;) {
     better = false;
     for (size_t a = 0; a < best.nodes.size(); ++a) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "experiments/spec/link_time.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/spec_paths.h"
@@ -115,7 +116,7 @@ absl::Status ShareCompute(TomlValue& root, const RunSpec& run, int64_t stages) {
     double sum = 0;
     for (const double s : *seconds) sum += s;
     const double each = sum / static_cast<double>(stages);
-    if (absl::Status s = Set(root, key, each); !s.ok()) return s;
+    RETURN_IF_ERROR(Set(root, key, each));
   }
   return absl::OkStatus();
 }
@@ -180,7 +181,7 @@ absl::Status CountFromFolder(const std::string& path, TomlValue& root) {
       }
       *name = file;
     }
-    if (absl::Status s = SetByPath(root, key, std::move(copy)); !s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(root, key, std::move(copy)));
   }
   return absl::OkStatus();
 }
@@ -226,15 +227,14 @@ absl::StatusOr<PlanSpec> ReadPlanSpec(TomlValue root, const SpecNames& names) {
   // A matrix is no profile: the spec's reader is given a name that it knows.
   if (named != nullptr) {
     const std::string profile = named->ends_with(".json") ? "regional" : *named;
-    if (absl::Status s = Set(plan.root, "net.profile", profile); !s.ok()) return s;
+    RETURN_IF_ERROR(Set(plan.root, "net.profile", profile));
   }
   for (absl::Status s : {Set(plan.root, "net.clock", std::string("simulated")),
                          Set(plan.root, "net.transport", std::string("loopback"))}) {
     if (!s.ok()) return s;
   }
-  absl::StatusOr<RunSpec> run = ReadRunSpec(plan.root, names);
-  if (!run.ok()) return run.status();
-  plan.run = *std::move(run);
+  ASSIGN_OR_RETURN(RunSpec run, ReadRunSpec(plan.root, names));
+  plan.run = std::move(run);
   if (!plan.run.compute->group_speed.empty()) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: 'compute.group_speed' is of groups, and a plan puts groups on nodes; want nodes that "
@@ -246,22 +246,21 @@ absl::StatusOr<PlanSpec> ReadPlanSpec(TomlValue root, const SpecNames& names) {
         Find(root, "outer.on_group_loss")->where +
         ": 'outer.on_group_loss' = \"continue\": a plan's groups neither come nor go; want \"end\"");
   }
-  if (absl::Status s = ReadPlanTable(root, names, plan); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadPlanTable(root, names, plan));
   if (plan.links.empty()) plan.links = plan.run.net.profile;
   return plan;
 }
 
 absl::StatusOr<PlanSpec> ReadPlanSpec(const std::string& path, const std::vector<std::string>& sets,
                                       const SpecNames& names) {
-  absl::StatusOr<TomlValue> root = ReadTomlFile(path);
-  if (!root.ok()) return root.status();
+  ASSIGN_OR_RETURN(TomlValue root, ReadTomlFile(path));
   for (const std::string& set : sets) {
-    if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(root, set));
   }
-  for (absl::Status s : {CountFromFolder(path, *root), CountPathsFromFile(path, *root)}) {
+  for (absl::Status s : {CountFromFolder(path, root), CountPathsFromFile(path, root)}) {
     if (!s.ok()) return s;
   }
-  return ReadPlanSpec(*std::move(root), names);
+  return ReadPlanSpec(std::move(root), names);
 }
 
 absl::StatusOr<std::vector<Candidate>> CandidatesOf(const PlanSpec& plan, const SpecNames& names,
@@ -280,9 +279,8 @@ absl::StatusOr<std::vector<Candidate>> CandidatesOf(const PlanSpec& plan, const 
             const std::string what = alone ? fmt::format("{}, {}", schedule, pair)
                                            : WhatOf(schedule, pair, algorithm, h, codec);
             if (!seen.insert(what).second) continue;
-            const auto tree = TreeOf(plan, schedule, pair, algorithm, h, codec);
-            if (!tree.ok()) return tree.status();
-            absl::StatusOr<RunSpec> spec = ReadRunSpec(*tree, names);
+            ASSIGN_OR_RETURN(const auto tree, TreeOf(plan, schedule, pair, algorithm, h, codec));
+            absl::StatusOr<RunSpec> spec = ReadRunSpec(tree, names);
             absl::Status why = spec.status();
             if (why.ok()) why = PipelineOf(*spec).status();
             if (!why.ok()) {
@@ -328,7 +326,7 @@ absl::StatusOr<double> StepSeconds(SimulatedClock& clock, const RunSpec& spec) {
   const int64_t timed = TimedSteps(spec);
   double filled = 0;
   for (int64_t step = 1; step <= 2 * timed; ++step) {
-    if (absl::Status s = clock.Step(); !s.ok()) return s;
+    RETURN_IF_ERROR(clock.Step());
     if (step == timed) filled = clock.Latest();
   }
   return (clock.Latest() - filled) / static_cast<double>(timed);
@@ -378,23 +376,20 @@ absl::Status Place(const Topology& links, PlanRow& row) {
   spec.train.tokens.reset();
   spec.train.steps = steps + 1;  // the last step of a run exchanges all that is left
   // Places are compared by their links, not by what was lost on them in one run.
-  const auto clock = SimulatedClock::Of(spec, links, SimulatedClock::Losses::kNone);
-  if (!clock.ok()) return clock.status();
-  const auto alike = SimulatedClock::Of(spec, BestLinks(links), SimulatedClock::Losses::kNone);
-  if (!alike.ok()) return alike.status();
-  row.least_step_s = (*alike)->LeastStepSeconds();
-  PlacementProblem problem{.nodes = static_cast<int>(spec.workers()),
-                           .ranks_of_group = static_cast<int>(spec.ranks()),
-                           .groups_alike = AllMeet(spec.outer.algorithm),
-                           .link_kind = LinkKinds(links, spec),
-                           .seconds =
-                               [&](const std::vector<int>& nodes) {
-                                 return StepSeconds(*(*clock)->Placed(nodes), spec);
-                               },
-                           .least_seconds =
-                               [&](const std::vector<int>& nodes) {
-                                 return (*clock)->Placed(nodes)->LeastStepSeconds();
-                               }};
+  ASSIGN_OR_RETURN(const auto clock,
+                   SimulatedClock::Of(spec, links, SimulatedClock::Losses::kNone));
+  ASSIGN_OR_RETURN(const auto alike,
+                   SimulatedClock::Of(spec, BestLinks(links), SimulatedClock::Losses::kNone));
+  row.least_step_s = alike->LeastStepSeconds();
+  PlacementProblem problem{
+      .nodes = static_cast<int>(spec.workers()),
+      .ranks_of_group = static_cast<int>(spec.ranks()),
+      .groups_alike = AllMeet(spec.outer.algorithm),
+      .link_kind = LinkKinds(links, spec),
+      .seconds =
+          [&](const std::vector<int>& nodes) { return StepSeconds(*clock->Placed(nodes), spec); },
+      .least_seconds =
+          [&](const std::vector<int>& nodes) { return clock->Placed(nodes)->LeastStepSeconds(); }};
   absl::StatusOr<Placement> placement = BestPlacement(problem);
   if (placement.ok()) row.placement = *std::move(placement);
   return placement.status();
@@ -429,9 +424,8 @@ absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names, 
     return absl::InvalidArgumentError(
         fmt::format("{} workers: a plan places at most {}", spec.run.workers(), kMostNodes));
   }
-  const auto candidates = CandidatesOf(spec, names, &plan.left_out);
-  if (!candidates.ok()) return candidates.status();
-  for (const Candidate& candidate : *candidates) {
+  ASSIGN_OR_RETURN(const auto candidates, CandidatesOf(spec, names, &plan.left_out));
+  for (const Candidate& candidate : candidates) {
     PlanRow row{.choice = candidate};
     row.worker_bytes = worker_bytes(candidate.spec);
     row.within = !spec.memory_bytes || row.worker_bytes <= *spec.memory_bytes;
@@ -447,7 +441,7 @@ absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names, 
         least->choice.codec, 1e-6 * static_cast<double>(least->worker_bytes)));
   }
   for (PlanRow& row : plan.rows) {
-    if (absl::Status s = Place(plan.links, row); !s.ok()) return s;
+    RETURN_IF_ERROR(Place(plan.links, row));
   }
   return plan;
 }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/group_timeline.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/round_plan.h"
@@ -110,36 +111,33 @@ absl::StatusOr<ScaleSpec> ReadScaleSpec(TomlValue root, const SpecNames& names) 
   if (const TomlValue* campaign = Find(root, "campaign")) {
     return absl::InvalidArgumentError(campaign->where + ": this file is a campaign, not a run");
   }
-  const absl::StatusOr<std::optional<int64_t>> groups = TakeGroups(root);
-  if (!groups.ok()) return groups.status();
+  ASSIGN_OR_RETURN(const std::optional<int64_t> groups, TakeGroups(root));
   TomlValue plain = root;
   Erase(plain, "scale");
   Erase(plain, "fault");
-  absl::StatusOr<RunSpec> run = ReadRunSpec(plain, names);
-  if (!run.ok()) return run.status();
-  if (*groups && !run->outer.schedule.empty()) {
-    return absl::InvalidArgumentError(run->outer.schedule_written +
+  ASSIGN_OR_RETURN(RunSpec run, ReadRunSpec(plain, names));
+  if (groups && !run.outer.schedule.empty()) {
+    return absl::InvalidArgumentError(run.outer.schedule_written +
                                       ": 'outer.schedule' is of groups that machines could "
                                       "start; want fewer outer.groups");
   }
-  if (*groups) run->outer.groups = **groups;
-  if (absl::Status status = CheckRun(*run); !status.ok()) return status;
-  const auto inside = LinkOf(run->net.profile, *run);
+  if (groups) run.outer.groups = *groups;
+  RETURN_IF_ERROR(CheckRun(run));
+  const auto inside = LinkOf(run.net.profile, run);
   if (!inside) {
     return absl::InvalidArgumentError(
         fmt::format("'net.profile' is '{}'; want a profile's name for the links inside of a group, "
                     "and scale.between for those between groups",
-                    run->net.profile));
+                    run.net.profile));
   }
-  ScaleSpec spec{.run = *std::move(run), .faults = {}, .inside = *inside, .between = *inside};
+  ScaleSpec spec{.run = std::move(run), .faults = {}, .inside = *inside, .between = *inside};
   spec.restart_s = spec.run.compute->restart_s;
-  if (absl::Status status = ReadScaleTable(root, names, spec); !status.ok()) return status;
-  absl::StatusOr<std::vector<Fault>> faults =
-      ReadFaults(root, {.steps = Steps(spec.run),
-                        .groups = spec.run.outer.groups,
-                        .stages = spec.run.schedule.stages});
-  if (!faults.ok()) return faults.status();
-  spec.faults = *std::move(faults);
+  RETURN_IF_ERROR(ReadScaleTable(root, names, spec));
+  ASSIGN_OR_RETURN(std::vector<Fault> faults,
+                   ReadFaults(root, {.steps = Steps(spec.run),
+                                     .groups = spec.run.outer.groups,
+                                     .stages = spec.run.schedule.stages}));
+  spec.faults = std::move(faults);
   return spec;
 }
 
@@ -152,10 +150,10 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   one.outer.groups = 1;
   one.outer.on_group_loss = "end";
   one.compute->group_speed.clear();
-  const auto group = SimulatedClock::Of(one, [&](int64_t, int64_t) { return spec.inside; });
-  if (!group.ok()) return group.status();
-  pace.program_ = (*group)->program();
-  pace.costs_ = (*group)->costs(0);
+  ASSIGN_OR_RETURN(const auto group,
+                   SimulatedClock::Of(one, [&](int64_t, int64_t) { return spec.inside; }));
+  pace.program_ = group->program();
+  pace.costs_ = group->costs(0);
   for (const PipelineCosts::Stage& stage : pace.costs_.stages) {
     pace.compute_s_ +=
         static_cast<double>(one.train.microbatches) * (stage.forward_s + stage.backward_s);
@@ -170,9 +168,8 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
     }
     pace.between_.message_bytes = *bytes;
   }
-  const absl::StatusOr<double> step = StepPeriod(pace.program_, pace.costs_);
-  if (!step.ok()) return step.status();
-  pace.step_s_ = *step;
+  ASSIGN_OR_RETURN(const double step, StepPeriod(pace.program_, pace.costs_));
+  pace.step_s_ = step;
   return pace;
 }
 

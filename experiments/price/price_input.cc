@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/spec/known_names.h"
@@ -65,9 +66,8 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> CutsOf(const PriceOptions& opt
     add(EqualCuts(blocks, stages));
   }
   for (const std::string& text : options.cuts) {
-    absl::StatusOr<std::vector<int64_t>> cuts = ParseCuts(text, blocks);
-    if (!cuts.ok()) return cuts.status();
-    add(*std::move(cuts));
+    ASSIGN_OR_RETURN(std::vector<int64_t> cuts, ParseCuts(text, blocks));
+    add(std::move(cuts));
   }
   for (const int64_t stages : {2, 4, 8}) {
     const bool given = !options.stages.empty() || !options.cuts.empty();
@@ -130,12 +130,10 @@ absl::Status CheckMemory(const ModelSpec& model, bool gradients) {
 
 absl::Status ReadModel(const PriceOptions& o, PriceInput& input) {
   input.weights_path = WeightsIn(o.weights);
-  absl::StatusOr<std::string> file = ModelFileOf(o, input.weights_path);
-  if (!file.ok()) return file.status();
-  input.model_path = *std::move(file);
-  absl::StatusOr<RunSpec::Model> model = LoadModelTable(input.model_path, CatalogNames());
-  if (!model.ok()) return model.status();
-  input.spec.model = *std::move(model);
+  ASSIGN_OR_RETURN(std::string file, ModelFileOf(o, input.weights_path));
+  input.model_path = std::move(file);
+  ASSIGN_OR_RETURN(RunSpec::Model model, LoadModelTable(input.model_path, CatalogNames()));
+  input.spec.model = std::move(model);
   RunSpec::Model& m = input.spec.model;
   m.expert_parallel = 1;
   const bool learned = m.kind == "gpt";
@@ -144,10 +142,9 @@ absl::Status ReadModel(const PriceOptions& o, PriceInput& input) {
                m.context, learned ? "" : "at most ", m.context);
   }
   if (!learned) m.context = o.context.value_or(std::min(m.context, kPriceContext));
-  absl::StatusOr<std::shared_ptr<const ModelWeights>> weights =
-      ModelWeights::Open(input.weights_path, input.spec);
-  if (!weights.ok()) return weights.status();
-  input.weights = *std::move(weights);
+  ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
+                   ModelWeights::Open(input.weights_path, input.spec));
+  input.weights = std::move(weights);
   return absl::OkStatus();
 }
 
@@ -177,10 +174,9 @@ std::string WeightsIn(const std::string& path) {
 absl::StatusOr<PriceCodecs> PriceCodecs::Make(const std::vector<std::string>& names) {
   PriceCodecs codecs;
   for (const std::string& name : names) {
-    absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeCodec(name);
-    if (!codec.ok()) return codec.status();
+    ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(name));
     constexpr Shape kAny = {64, 64};
-    if ((*codec)->NewState(kAny) != nullptr || (*codec)->NewDecoderState(kAny) != nullptr) {
+    if (codec->NewState(kAny) != nullptr || codec->NewDecoderState(kAny) != nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("codec '", name,
                        "' keeps a state from tensor to tensor, and price sends every row as if "
@@ -190,7 +186,7 @@ absl::StatusOr<PriceCodecs> PriceCodecs::Make(const std::vector<std::string>& na
       return absl::InvalidArgumentError(absl::StrCat("codec '", name, "' is given twice"));
     }
     codecs.names_.push_back(name);
-    codecs.codecs_.push_back(*std::move(codec));
+    codecs.codecs_.push_back(std::move(codec));
   }
   return codecs;
 }
@@ -229,26 +225,24 @@ absl::StatusOr<BoundaryCount> PriceCodecs::Cross(size_t codec, uint64_t seed, Sh
 
 absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& o) {
   PriceInput input{};
-  if (absl::Status s = CheckNumbers(o); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckNumbers(o));
   if (auto codecs = PriceCodecs::Make(o.codecs); !codecs.ok()) return codecs.status();
-  if (absl::Status s = ReadModel(o, input); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadModel(o, input));
   const RunSpec::Model& model = input.spec.model;
   if (model.blocks < 2) {
     return Bad("{}: a model of one block has no boundary between stages", input.model_path);
   }
-  absl::StatusOr<std::vector<std::vector<int64_t>>> cuts = CutsOf(o, model.blocks);
-  if (!cuts.ok()) return cuts.status();
+  ASSIGN_OR_RETURN(std::vector<std::vector<int64_t>> cuts, CutsOf(o, model.blocks));
   input.spec.train.device = o.device;
   input.spec.train.dtype = o.dtype;
-  if (absl::Status s = CheckDevice(input.spec.train); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckDevice(input.spec.train));
   input.tokens_source = SourceOf(o.tokens);
   // All of it is evaluated, and nothing trained on.
-  auto text = Corpus::Open(input.tokens_source, model.vocab, input.tokens_source);
-  if (!text.ok()) return text.status();
-  input.text = *std::move(text);
+  ASSIGN_OR_RETURN(auto text, Corpus::Open(input.tokens_source, model.vocab, input.tokens_source));
+  input.text = std::move(text);
   input.request = {
       .codecs = o.codecs,
-      .cuts = *std::move(cuts),
+      .cuts = std::move(cuts),
       .blocks = model.blocks,
       .rows = 0,
       .context = model.context,
@@ -256,12 +250,11 @@ absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& o) {
       .budget_nat = o.budget_nat,
       .move = o.move.value_or(kPriceMove),
       .seed = o.seed};
-  const absl::StatusOr<int64_t> rows = RowsOf(o, input);
-  if (!rows.ok()) return rows.status();
-  input.request.rows = *rows;
-  input.request.gradient_rows = std::min(*rows, o.gradient_rows.value_or(kPriceGradientRows));
+  ASSIGN_OR_RETURN(const int64_t rows, RowsOf(o, input));
+  input.request.rows = rows;
+  input.request.gradient_rows = std::min(rows, o.gradient_rows.value_or(kPriceGradientRows));
   const bool gradients = input.request.gradient_rows > 0;
-  if (absl::Status s = CheckMemory(input.spec.model, gradients); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckMemory(input.spec.model, gradients));
   CountRowsTrainedOn(input);
   return input;
 }

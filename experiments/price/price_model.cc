@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compressors/numbers/noise.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
@@ -28,7 +29,7 @@ at::Tensor View(const at::Tensor& flat, const FlatRange& range) {
 absl::Status FillStage(const ModelWeights& weights, Stage& stage) {
   const at::Tensor& parameters = stage.parameters();
   at::Tensor host = parameters.is_cpu() ? parameters : at::empty(parameters.sizes(), at::kFloat);
-  if (absl::Status s = weights.Fill(stage.layout(), host.data_ptr<float>()); !s.ok()) return s;
+  RETURN_IF_ERROR(weights.Fill(stage.layout(), host.data_ptr<float>()));
   if (!parameters.is_cpu()) parameters.copy_(host);
   return absl::OkStatus();
 }
@@ -89,19 +90,18 @@ absl::StatusOr<std::unique_ptr<PriceModel>> PriceModel::Load(const RunSpec& spec
         "the model has one block: no boundary can lie within it; want two or more");
   }
   const ComputeSpec compute = spec.train;
-  if (absl::Status s = CheckModel(model, compute); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckModel(model, compute));
   std::unique_ptr<PriceModel> made(new PriceModel);
   made->engine_ = EngineOf(model, compute).value_or("");
   absl::Status filled;
-  const absl::Status built = StatusFromTorch("load the model", [&] {
+  RETURN_IF_ERROR(StatusFromTorch("load the model", [&] {
     for (int s = 0; s < stages && filled.ok(); ++s) {
       auto stage = NewStage(model, {.stage = s, .stages = stages, .seed = 0, .compute = compute});
       filled = stage.ok() ? FillStage(weights, **stage) : stage.status();
       if (!filled.ok()) return;
       made->stages_.push_back(*std::move(stage));
     }
-  });
-  if (!built.ok()) return built;
+  }));
   if (!filled.ok()) return filled;
   const Stage& first = *made->stages_.front();
   for (const auto& stage : made->stages_) stage->ParametersChanged();
@@ -121,9 +121,8 @@ absl::Status PriceModel::Walk(const PassNode& node, at::Tensor x, Pass& pass) {
   for (int64_t b = root ? 0 : node.crossing.block; b < blocks(); ++b) {
     for (; child != node.children.end() && child->crossing.block == b; ++child) {
       at::Tensor received = x;
-      const absl::Status crossed = pass.Cross(child->crossing, /*backward=*/false, root, received);
-      if (!crossed.ok()) return crossed;
-      if (absl::Status s = Walk(*child, received, pass); !s.ok()) return s;
+      RETURN_IF_ERROR(pass.Cross(child->crossing, /*backward=*/false, root, received));
+      RETURN_IF_ERROR(Walk(*child, received, pass));
     }
     if (!node.arm && child == node.children.end()) return absl::OkStatus();
     Stage& stage = *stages_[static_cast<size_t>(b)];
@@ -183,7 +182,7 @@ absl::Status PriceModel::Gradient(const GradientArm& arm, Pass& pass) {
     if (!kept_[b]) kept_[b] = stage.NewActivations(/*rows=*/1);
     if (crossing != arm.forward.end() && crossing->block == static_cast<int64_t>(b)) {
       const bool exact = crossing == arm.forward.begin();
-      if (absl::Status s = pass.Cross(*crossing++, /*backward=*/false, exact, x); !s.ok()) return s;
+      RETURN_IF_ERROR(pass.Cross(*crossing++, /*backward=*/false, exact, x));
     }
     inputs[b] = x;
     outputs[b] = at::empty({n, stage.shape().width}, stage.boundary());
@@ -202,7 +201,7 @@ absl::Status PriceModel::Gradient(const GradientArm& arm, Pass& pass) {
     dy = dx;
     if (back != arm.backward.rend() && back->block == static_cast<int64_t>(b)) {
       const bool exact = arm.forward.empty() && back == arm.backward.rbegin();
-      if (absl::Status s = pass.Cross(*back++, /*backward=*/true, exact, dy); !s.ok()) return s;
+      RETURN_IF_ERROR(pass.Cross(*back++, /*backward=*/true, exact, dy));
     }
   }
   if (stages_.front()->layout().tied) JoinTied();

@@ -6,6 +6,7 @@
 #include <ATen/Version.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compressors/isa.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/price/price_model.h"
@@ -92,9 +93,7 @@ absl::Status Pricing::PriceRows(PriceSeen& seen) {
   RowValues losses(seen.losses.size());
   for (int64_t row = 0; row < request_.rows; ++row) {
     doing_ = absl::StrCat("row ", row + 1, " of ", request_.rows);
-    const absl::Status priced =
-        model_.PriceRow(Row(row), tree, SeedOf(row), &codecs_, watch, losses);
-    if (!priced.ok()) return priced;
+    RETURN_IF_ERROR(model_.PriceRow(Row(row), tree, SeedOf(row), &codecs_, watch, losses));
     seen.windows.push_back(input_.text->HeldOutWindow(row, request_.context));
     for (size_t a = 0; a < losses.size(); ++a) seen.losses[a].push_back(losses[a]);
   }
@@ -116,9 +115,7 @@ absl::Status Pricing::Gradients(PriceSeen& seen) {
   std::vector<GradientError> errors(arms.size());
   for (int64_t row = 0; row < request_.gradient_rows; ++row) {
     doing_ = absl::StrCat("gradients of row ", row + 1, " of ", request_.gradient_rows);
-    const absl::Status done =
-        model_.GradientRow(Row(row), arms, SeedOf(row), &codecs_, watch, errors);
-    if (!done.ok()) return done;
+    RETURN_IF_ERROR(model_.GradientRow(Row(row), arms, SeedOf(row), &codecs_, watch, errors));
     for (size_t a = 0; a < arms.size(); ++a) {
       seen.gradient_nmse[a].push_back(errors[a].nmse);
       seen.gradient_cosine[a].push_back(errors[a].cosine);
@@ -140,9 +137,7 @@ absl::Status Pricing::Verify(const std::vector<PriceArm>& choices, PriceOutcome&
   std::vector<RowValues> by_arm(arms.all().size());
   for (int64_t row = request_.rows; row < 2 * request_.rows; ++row) {
     doing_ = absl::StrCat("verifying, row ", row + 1 - request_.rows, " of ", request_.rows);
-    const absl::Status priced =
-        model_.PriceRow(Row(row), tree, SeedOf(row), &codecs_, watch, losses);
-    if (!priced.ok()) return priced;
+    RETURN_IF_ERROR(model_.PriceRow(Row(row), tree, SeedOf(row), &codecs_, watch, losses));
     verified.windows.push_back(input_.text->HeldOutWindow(row, request_.context));
     for (size_t a = 0; a < losses.size(); ++a) by_arm[a].push_back(losses[a]);
   }
@@ -156,9 +151,9 @@ absl::Status Pricing::Verify(const std::vector<PriceArm>& choices, PriceOutcome&
 absl::Status Pricing::Run(const ChooseArms& choose, PriceOutcome& out) {
   out.seen.arms = ArmsOf(request_);
   all_ = PlannedWork(out.seen.arms, GradientsOf(request_).size());
-  if (absl::Status s = PriceRows(out.seen); !s.ok()) return s;
+  RETURN_IF_ERROR(PriceRows(out.seen));
   if (request_.gradient_rows > 0) {
-    if (absl::Status s = Gradients(out.seen); !s.ok()) return s;
+    RETURN_IF_ERROR(Gradients(out.seen));
   }
   if (!request_.budget_nat) return absl::OkStatus();
   const absl::StatusOr<std::vector<PriceArm>> choices = choose(out);
@@ -174,18 +169,17 @@ absl::StatusOr<PriceOutcome> RunPrice(const PriceInput& input, int64_t threads,
   at::set_num_threads(static_cast<int>(threads));
   absl::StatusOr<PriceCodecs> codecs = PriceCodecs::Make(input.request.codecs);
   if (!codecs.ok()) return codecs.status();
-  absl::StatusOr<std::unique_ptr<PriceModel>> model = PriceModel::Load(input.spec, *input.weights);
-  if (!model.ok()) return model.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<PriceModel> model, PriceModel::Load(input.spec, *input.weights));
   PriceOutcome out{.seen = {},
                    .verification = std::nullopt,
-                   .engine = EngineWords((*model)->engine(), input.spec),
+                   .engine = EngineWords(model->engine(), input.spec),
                    .torch = TORCH_VERSION,
                    .torch_cpu_path = at::get_cpu_capability(),
                    .codec_cpu_path = std::string(IsaName(BestIsa())),
                    .threads = at::get_num_threads(),
-                   .head_in_blocks = (*model)->head_in_blocks()};
-  Pricing pricing(input, **model, *codecs, progress);
-  if (absl::Status s = pricing.Run(choose, out); !s.ok()) return s;
+                   .head_in_blocks = model->head_in_blocks()};
+  Pricing pricing(input, *model, *codecs, progress);
+  RETURN_IF_ERROR(pricing.Run(choose, out));
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "experiments/run/reader.h"
 #include "pp_group/models/model_spec.h"
 
@@ -95,13 +96,12 @@ std::string Told(const PriceInput& input, const PriceOutcome& outcome) {
 // What the verb answers; it has told on stderr why there is no answer.
 absl::StatusOr<Json> Ask(std::vector<std::string> words, const std::string& told) {
   words.insert(words.begin(), "_price");
-  const absl::StatusOr<ReaderAnswer> answer = AskReader(std::move(words), told);
-  if (!answer.ok()) return answer.status();
-  Json json = Json::parse(answer->output, nullptr, /*allow_exceptions=*/false);
-  if (answer->status == 0 && !json.is_discarded()) return json;
+  ASSIGN_OR_RETURN(const ReaderAnswer answer, AskReader(std::move(words), told));
+  Json json = Json::parse(answer.output, nullptr, /*allow_exceptions=*/false);
+  if (answer.status == 0 && !json.is_discarded()) return json;
   return absl::InternalError(fmt::format(
       "the rows are priced, and {} ended with status {} before it had estimated from them",
-      ReaderPython(), answer->status));
+      ReaderPython(), answer.status));
 }
 
 }  // namespace
@@ -113,10 +113,9 @@ bool CanReadPrices() {
 
 absl::StatusOr<std::vector<PriceArm>> ChosenArms(const PriceInput& input,
                                                  const PriceOutcome& outcome) {
-  const absl::StatusOr<Json> chosen = Ask({"--choose"}, Told(input, outcome));
-  if (!chosen.ok()) return chosen.status();
+  ASSIGN_OR_RETURN(const Json chosen, Ask({"--choose"}, Told(input, outcome)));
   std::vector<PriceArm> arms;
-  for (const Json& arm : *chosen) {
+  for (const Json& arm : chosen) {
     PriceArm& crossings = arms.emplace_back();
     for (const Json& c : arm) crossings.push_back({c[0].get<int64_t>(), c[1].get<size_t>()});
   }
@@ -128,9 +127,8 @@ absl::StatusOr<PriceShown> ShowPrices(const PriceInput& input, const PriceOutcom
   std::vector<std::string> words;
   if (csv) words.emplace_back("--csv");
   if (page) words.emplace_back("--page");
-  const absl::StatusOr<Json> shown = Ask(std::move(words), Told(input, outcome));
-  if (!shown.ok()) return shown.status();
-  const auto of = [&](const char* key) { return shown->value(key, ""); };
+  ASSIGN_OR_RETURN(const Json shown, Ask(std::move(words), Told(input, outcome)));
+  const auto of = [&](const char* key) { return shown.value(key, ""); };
   return PriceShown{.text = of("text"),
                     .json = of("json"),
                     .csv = of("csv"),

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/price/price_input.h"
 #include "experiments/price/price_model.h"
@@ -67,15 +68,11 @@ absl::StatusOr<std::vector<std::optional<UntrainedPrice>>> PriceUntrained(
   at::set_num_threads(static_cast<int>(threads));
   RunSpec spec = reference;
   spec.model.expert_parallel = 1;
-  absl::StatusOr<std::shared_ptr<const Corpus>> text = OpenCorpus(spec);
-  if (!text.ok()) return text.status();
-  const auto file = ModelWeights::Open(WeightsIn(weights), spec);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<std::unique_ptr<PriceModel>> model = PriceModel::Load(spec, **file);
-  if (!model.ok()) return model.status();
+  ASSIGN_OR_RETURN(std::shared_ptr<const Corpus> text, OpenCorpus(spec));
+  ASSIGN_OR_RETURN(const auto file, ModelWeights::Open(WeightsIn(weights), spec));
+  ASSIGN_OR_RETURN(std::unique_ptr<PriceModel> model, PriceModel::Load(spec, *file));
   const std::vector<std::string> names = CodecsOfAll(arms);
-  absl::StatusOr<PriceCodecs> codecs = PriceCodecs::Make(names);
-  if (!codecs.ok()) return codecs.status();
+  ASSIGN_OR_RETURN(PriceCodecs codecs, PriceCodecs::Make(names));
 
   PriceArms priced;
   const size_t without = priced.Add({});
@@ -89,10 +86,9 @@ absl::StatusOr<std::vector<std::optional<UntrainedPrice>>> PriceUntrained(
   RowValues row(losses.size());
   std::vector<int64_t> ids(static_cast<size_t>(spec.model.context) + 1);
   for (int64_t r = 0; r < spec.eval.rows; ++r) {
-    (*text)->HeldOutRow(r, spec.model.context, ids);
+    text->HeldOutRow(r, spec.model.context, ids);
     const uint64_t seed = FoldSeed({static_cast<uint64_t>(spec.seed), static_cast<uint64_t>(r)});
-    const absl::Status done = (*model)->PriceRow(ids, tree, seed, &*codecs, {}, row);
-    if (!done.ok()) return done;
+    RETURN_IF_ERROR(model->PriceRow(ids, tree, seed, &codecs, {}, row));
     for (size_t a = 0; a < row.size(); ++a) losses[a].push_back(row[a]);
   }
   std::vector<std::optional<UntrainedPrice>> prices;

@@ -16,12 +16,9 @@ namespace longhaul {
 // Within a group; between groups; rows of spread experts, which go between groups too; the state
 // that a member hands to a joiner; between the first and the last stage of a group, of a tied head.
 enum class CrossingKind { kBoundary, kOuter, kExperts, kState, kTied };
-inline std::string_view ToString(CrossingKind kind) {
-  constexpr std::string_view kNames[] = {"boundary", "outer", "experts", "state", "tied"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-constexpr int CountOf(const CrossingKind*) { return 5; }
+template <>
+inline constexpr std::array<std::string_view, 5> kWords<CrossingKind> = {
+    "boundary", "outer", "experts", "state", "tied"};
 
 inline constexpr std::string_view kActivationCount = "activation", kGradientCount = "gradient";
 

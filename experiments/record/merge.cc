@@ -5,14 +5,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/record/record.h"
+#include "experiments/record/row_fields.h"
 
 namespace longhaul {
 namespace {
 
-constexpr std::string_view kRunTables[] = {
-    "run_facts",   "steps",  "links",  "crossings",       "checkpoint_crossings", "crossing_errors",
-    "evaluations", "rounds", "faults", "simulated_times", "codec_switches"};
+#define LONGHAUL_TABLE(Row) kTable<Row>.name,
+constexpr std::string_view kRunTables[] = {"run_facts", LONGHAUL_FOR_EACH_RUN_ROW(LONGHAUL_TABLE)};
 constexpr std::string_view kEnded = "('ok', 'partial', 'diverged', 'failed', 'invalid')";
 
 // Columns of a table here, but one; later tables of a version may be missing over there.
@@ -30,29 +31,26 @@ absl::StatusOr<std::vector<std::string>> Columns(sqlite3* db, std::string_view s
 
 // Rows of one run under its new id.
 absl::Status CopyRows(sqlite3* db, std::string_view table, int64_t from, int64_t to) {
-  const auto columns = Columns(db, "other", table, "run_id");
-  if (!columns.ok()) return columns.status();
-  if (columns->empty()) return absl::OkStatus();
-  const std::string list = fmt::format("{}", fmt::join(*columns, ", "));
+  ASSIGN_OR_RETURN(const auto columns, Columns(db, "other", table, "run_id"));
+  if (columns.empty()) return absl::OkStatus();
+  const std::string list = fmt::format("{}", fmt::join(columns, ", "));
   return SqliteExecute(db, fmt::format("INSERT INTO main.{0} (run_id, {1}) SELECT {2}, {1} FROM "
                                        "other.{0} WHERE run_id = {3}",
                                        table, list, to, from));
 }
 
 absl::StatusOr<int64_t> CopyRun(sqlite3* db, int64_t from, int64_t experiment) {
-  const auto columns = Columns(db, "other", "runs", "id");
-  if (!columns.ok()) return columns.status();
-  std::vector<std::string> values = *columns;
+  ASSIGN_OR_RETURN(const auto columns, Columns(db, "other", "runs", "id"));
+  std::vector<std::string> values = columns;
   for (std::string& value : values) {
     if (value == "experiment_id") value = fmt::format("{}", experiment);
   }
-  absl::Status copied = SqliteExecute(
+  RETURN_IF_ERROR(SqliteExecute(
       db, fmt::format("INSERT INTO main.runs ({}) SELECT {} FROM other.runs WHERE id = {}",
-                      fmt::join(*columns, ", "), fmt::join(values, ", "), from));
-  if (!copied.ok()) return copied;
+                      fmt::join(columns, ", "), fmt::join(values, ", "), from)));
   const int64_t to = sqlite3_last_insert_rowid(db);
   for (const std::string_view table : kRunTables) {
-    if (absl::Status s = CopyRows(db, table, from, to); !s.ok()) return s;
+    RETURN_IF_ERROR(CopyRows(db, table, from, to));
   }
   return to;
 }
@@ -106,18 +104,16 @@ absl::StatusOr<std::vector<TheirRun>> TheirRuns(sqlite3* db, int64_t experiment)
 }
 
 absl::Status TakeRuns(sqlite3* db, int64_t theirs, int64_t mine, Record::Taken& taken) {
-  const auto runs = TheirRuns(db, theirs);
-  if (!runs.ok()) return runs.status();
-  for (const TheirRun& run : *runs) {
+  ASSIGN_OR_RETURN(const auto runs, TheirRuns(db, theirs));
+  for (const TheirRun& run : runs) {
     if (!run.ended) {
       ++taken.open;
       continue;
     }
     const absl::StatusOr<bool> known = HasRun(db, run.id, mine);
     if (!known.ok()) return known.status();
-    const absl::StatusOr<bool> outcome = *known ? known : HasOutcome(db, run.id, mine);
-    if (!outcome.ok()) return outcome.status();
-    if (*outcome) {
+    ASSIGN_OR_RETURN(const bool outcome, *known ? known : HasOutcome(db, run.id, mine));
+    if (outcome) {
       ++(*known ? taken.known : taken.again);
       continue;
     }
@@ -131,7 +127,7 @@ class Attached {
  public:
   static absl::StatusOr<Attached> To(sqlite3* db, const std::string& file) {
     SqliteStatement attach(db, "ATTACH DATABASE ? AS other");
-    if (absl::Status s = attach.Bind(file).Done(); !s.ok()) return s;
+    RETURN_IF_ERROR(attach.Bind(file).Done());
     return Attached(db);
   }
   Attached(Attached&& other) noexcept : db_(std::exchange(other.db_, nullptr)) {}
@@ -147,20 +143,16 @@ class Attached {
 }  // namespace
 
 absl::StatusOr<Record::Taken> Record::TakeFrom(const Record& other) {
-  const auto experiments = other.Experiments();
-  if (!experiments.ok()) return experiments.status();
-  const absl::StatusOr<Attached> attached =
-      Attached::To(db_.get(), other.folder_ + "/" + kRecordFile);
-  if (!attached.ok()) return attached.status();
-  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
-  if (!transaction.ok()) return transaction.status();
+  ASSIGN_OR_RETURN(const auto experiments, other.Experiments());
+  ASSIGN_OR_RETURN(const Attached attached,
+                   Attached::To(db_.get(), other.folder_ + "/" + kRecordFile));
+  ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
   Taken taken;
-  for (const ExperimentRow& theirs : *experiments) {
-    const absl::StatusOr<int64_t> mine = BeginExperiment(theirs);
-    if (!mine.ok()) return mine.status();
-    if (absl::Status s = TakeRuns(db_.get(), theirs.id, *mine, taken); !s.ok()) return s;
+  for (const ExperimentRow& theirs : experiments) {
+    ASSIGN_OR_RETURN(const int64_t mine, BeginExperiment(theirs));
+    RETURN_IF_ERROR(TakeRuns(db_.get(), theirs.id, mine, taken));
   }
-  if (absl::Status s = transaction->Commit(); !s.ok()) return s;
+  RETURN_IF_ERROR(transaction.Commit());
   return taken;
 }
 

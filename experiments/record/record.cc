@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/record/schema.h"
 
 namespace longhaul {
@@ -55,29 +56,27 @@ absl::Status WidenDirections(sqlite3* db) {
        {std::string("ALTER TABLE crossings RENAME TO crossings_before"), StatementAt(at),
         std::string("INSERT INTO crossings SELECT * FROM crossings_before"),
         std::string("DROP TABLE crossings_before")}) {
-    if (absl::Status s = SqliteExecute(db, sql); !s.ok()) return s;
+    RETURN_IF_ERROR(SqliteExecute(db, sql));
   }
   return absl::OkStatus();
 }
 
 absl::Status CreateSchema(sqlite3* db) {
-  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db);
-  if (!transaction.ok()) return transaction.status();
-  const absl::StatusOr<int64_t> version = NumberOf(db, "PRAGMA user_version");
-  if (!version.ok()) return version.status();
-  if (*version == 0) {  // not created by another process meanwhile
-    if (absl::Status s = SqliteExecute(db, kSchemaSql); !s.ok()) return s;
+  ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db));
+  ASSIGN_OR_RETURN(const int64_t version, NumberOf(db, "PRAGMA user_version"));
+  if (version == 0) {  // not created by another process meanwhile
+    RETURN_IF_ERROR(SqliteExecute(db, kSchemaSql));
     const std::string set = fmt::format("PRAGMA user_version = {}", kSchemaVersion);
-    if (absl::Status s = SqliteExecute(db, set); !s.ok()) return s;
-  } else if (*version == kSchemaVersion) {
+    RETURN_IF_ERROR(SqliteExecute(db, set));
+  } else if (version == kSchemaVersion) {
     // Tables that the first records of this version lack.
     const std::string_view sql = kSchemaSql;
     for (size_t at = 0; (at = sql.find(kLater, at)) != std::string::npos; ++at) {
-      if (absl::Status s = SqliteExecute(db, StatementAt(at)); !s.ok()) return s;
+      RETURN_IF_ERROR(SqliteExecute(db, StatementAt(at)));
     }
-    if (absl::Status s = WidenDirections(db); !s.ok()) return s;
+    RETURN_IF_ERROR(WidenDirections(db));
   }
-  return transaction->Commit();
+  return transaction.Commit();
 }
 
 absl::Status CheckVersion(sqlite3* db, const std::string& file) {
@@ -102,20 +101,18 @@ absl::StatusOr<SqliteHandle> OpenDatabase(const std::string& name, int flags) {
 }
 
 absl::StatusOr<SqliteHandle> OpenToWrite(const std::string& file) {
-  absl::StatusOr<SqliteHandle> db = OpenDatabase(file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  if (!db.ok()) return db.status();
+  ASSIGN_OR_RETURN(SqliteHandle db, OpenDatabase(file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   for (const char* pragma :
        {"PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", "PRAGMA foreign_keys = ON"}) {
-    if (absl::Status s = SqliteExecute(db->get(), pragma); !s.ok()) return s;
+    RETURN_IF_ERROR(SqliteExecute(db.get(), pragma));
   }
-  if (absl::Status s = CreateSchema(db->get()); !s.ok()) return s;
+  RETURN_IF_ERROR(CreateSchema(db.get()));
   return db;
 }
 
 absl::StatusOr<SqliteHandle> OpenToRead(const std::string& file) {
-  absl::StatusOr<SqliteHandle> db = OpenDatabase(file, SQLITE_OPEN_READONLY);
-  if (!db.ok()) return db.status();
-  if (SqliteExecute(db->get(), "PRAGMA user_version").ok()) return db;
+  ASSIGN_OR_RETURN(SqliteHandle db, OpenDatabase(file, SQLITE_OPEN_READONLY));
+  if (SqliteExecute(db.get(), "PRAGMA user_version").ok()) return db;
   // A folder that we may not write has no room for the shared-memory file of WAL mode.
   return OpenDatabase("file:" + file + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
 }
@@ -232,7 +229,7 @@ absl::StatusOr<Record> Record::Open(const std::string& folder, Mode mode) {
   opening.l_type = F_UNLCK;
   if (lock_fd >= 0) fcntl(lock_fd, F_OFD_SETLK, &opening);
   if (!db.ok()) return db.status();
-  if (absl::Status s = CheckVersion(db->get(), file); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckVersion(db->get(), file));
   record.db_ = *std::move(db);
   return record;
 }

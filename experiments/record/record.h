@@ -91,18 +91,14 @@ class Record {
   absl::Status SetLab(int64_t run, const std::string& emulator,
                       const std::string& congestion_control);
   absl::Status AddFacts(int64_t run, const std::map<std::string, std::string>& facts);
-  // Steps, links, crossings and evaluations of a run replace rows of the same key: a run that was
-  // resumed from a checkpoint repeats its last steps.
-  absl::Status AddSteps(int64_t run, std::span<const StepRow> steps);
-  absl::Status AddSimulated(int64_t run, std::span<const SimulatedRow> times);
-  absl::Status AddLinks(int64_t run, std::span<const LinkRow> links);
-  absl::Status AddRounds(int64_t run, std::span<const RoundRow> rounds);
-  absl::Status AddFaults(int64_t run, std::span<const FaultRow> faults);
-  absl::Status AddCodecSwitches(int64_t run, std::span<const CodecSwitchRow> switches);
-  absl::Status AddCrossings(int64_t run, std::span<const CrossingRow> crossings);
-  // Of a window that was left and entered again by a resumed run, the row of more samples stays.
-  absl::Status AddCrossingErrors(int64_t run, std::span<const CrossingErrorRow> errors);
-  absl::Status AddEvaluation(int64_t run, const EvaluationRow& evaluation);
+  // Rows of a run (StepRow, LinkRow, ...: LONGHAUL_FOR_EACH_RUN_ROW), which replace rows of the same
+  // key: a run that was resumed from a checkpoint repeats its last steps.
+  template <typename Row>
+  absl::Status Add(int64_t run, std::span<const Row> rows);
+  template <typename Row>
+  absl::Status Add(int64_t run, const std::vector<Row>& rows) {
+    return Add(run, std::span<const Row>(rows));
+  }
   // What the crossings had counted in all steps up to `step`, after which a checkpoint was written.
   absl::Status AddCheckpointCrossings(int64_t run, int64_t step,
                                       std::span<const CrossingRow> crossings);
@@ -125,20 +121,15 @@ class Record {
   absl::StatusOr<RunRow> Run(int64_t run) const;  // NotFound
   // (arm, seed) that need no further run: ended ok or diverged (an outcome, never repeated).
   absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Finished(int64_t experiment) const;
-  absl::StatusOr<std::vector<StepRow>> Steps(int64_t run) const;
-  absl::StatusOr<std::vector<SimulatedRow>> Simulated(int64_t run) const;
-  absl::StatusOr<std::vector<RoundRow>> Rounds(int64_t run) const;
-  absl::StatusOr<std::vector<FaultRow>> Faults(int64_t run) const;
-  absl::StatusOr<std::vector<CodecSwitchRow>> CodecSwitches(int64_t run) const;  // by step
+  // RowsOf<StepRow>(run), in the order of their table (row_fields.h); none where the record is older
+  // than the table.
+  template <typename Row>
+  absl::StatusOr<std::vector<Row>> RowsOf(int64_t run) const;
   absl::StatusOr<StepCoverage> Coverage(int64_t run, int64_t from, int64_t to) const;
   // The newest run with this fact.
   absl::StatusOr<std::optional<int64_t>> RunWithFact(const std::string& key,
                                                      const std::string& value) const;
-  absl::StatusOr<std::vector<LinkRow>> Links(int64_t run) const;
-  absl::StatusOr<std::vector<CrossingRow>> Crossings(int64_t run) const;
   absl::StatusOr<std::vector<CrossingRow>> CheckpointCrossings(int64_t run, int64_t step) const;
-  absl::StatusOr<std::vector<CrossingErrorRow>> CrossingErrors(int64_t run) const;
-  absl::StatusOr<std::vector<EvaluationRow>> Evaluations(int64_t run) const;
   absl::StatusOr<std::vector<EstimateRow>> Estimates(int64_t experiment) const;
 
   // Copies what another record has and this one has not: experiments by kind, name and plan, their

@@ -9,16 +9,14 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/record/record.h"
+#include "experiments/record/row_sql.h"
 
 namespace longhaul {
 namespace {
-
-std::string KindText(ExperimentKind kind) {
-  return kind == ExperimentKind::kRun ? "run" : "campaign";
-}
 
 std::vector<FileContent> AllContents(const std::string& plan_text, const std::string& named_files) {
   std::vector<FileContent> contents = ReadContents(named_files);
@@ -45,7 +43,7 @@ absl::StatusOr<std::optional<int64_t>> Record::FindPlan(const ExperimentRow& e) 
       " (SELECT COUNT(*) FROM runs AS r WHERE r.experiment_id = e.id) FROM experiments AS e"
       " LEFT JOIN experiment_facts AS f ON f.experiment_id = e.id AND f.key = ?"
       " WHERE e.kind = ? AND e.name = ? ORDER BY e.id");
-  query.Bind(std::string(kNamedFilesFact)).Bind(KindText(e.kind)).Bind(e.name);
+  query.Bind(std::string(kNamedFilesFact)).Bind(std::string(ToString(e.kind))).Bind(e.name);
   std::optional<int64_t> same;
   absl::StatusOr<bool> row = query.Step();
   for (; row.ok() && *row; row = query.Step()) {
@@ -66,33 +64,30 @@ absl::StatusOr<std::optional<int64_t>> Record::FindPlan(const ExperimentRow& e) 
 }
 
 absl::StatusOr<int64_t> Record::AddPlan(const ExperimentRow& e) {
-  const std::string kind = KindText(e.kind), hash = PlanSha256(e);
+  const std::string kind = std::string(ToString(e.kind)), hash = PlanSha256(e);
   SqliteStatement insert(db_.get(),
                          "INSERT INTO experiments (kind, name, question, plan_text, plan_sha256,"
                          " d0_tokens, begun_utc) VALUES (?,?,?,?,?,?,?)"
                          " ON CONFLICT (kind, plan_sha256, name) DO NOTHING");
   insert.Bind(kind).Bind(e.name).Bind(e.question).Bind(e.plan_text).Bind(hash).Bind(e.d0_tokens);
-  if (absl::Status s = insert.Bind(UtcNow()).Done(); !s.ok()) return s;
+  RETURN_IF_ERROR(insert.Bind(UtcNow()).Done());
   SqliteStatement find(
       db_.get(), "SELECT id FROM experiments WHERE kind = ? AND plan_sha256 = ? AND name = ?");
-  absl::StatusOr<bool> row = find.Bind(kind).Bind(hash).Bind(e.name).Step();
-  if (!row.ok()) return row.status();
+  RETURN_IF_ERROR(find.Bind(kind).Bind(hash).Bind(e.name).Step().status());
   return find.Integer(0);
 }
 
 absl::StatusOr<int64_t> Record::BeginExperiment(const ExperimentRow& e) {
-  const absl::StatusOr<std::optional<int64_t>> found = FindPlan(e);
-  if (!found.ok()) return found.status();
-  const absl::StatusOr<int64_t> id = *found ? absl::StatusOr<int64_t>(**found) : AddPlan(e);
-  if (!id.ok()) return id.status();
+  ASSIGN_OR_RETURN(const std::optional<int64_t> found, FindPlan(e));
+  ASSIGN_OR_RETURN(const int64_t id, found ? absl::StatusOr<int64_t>(*found) : AddPlan(e));
   for (const auto& [key, value] : e.facts) {
-    if (*found && key == kNamedFilesFact) continue;  // of the plan's hash: as they were
+    if (found && key == kNamedFilesFact) continue;  // of the plan's hash: as they were
     SqliteStatement fact(db_.get(),
                          "INSERT OR IGNORE INTO experiment_facts (experiment_id, key, value)"
                          " VALUES (?,?,?)");
-    if (absl::Status s = fact.Bind(*id).Bind(key).Bind(value).Done(); !s.ok()) return s;
+    RETURN_IF_ERROR(fact.Bind(id).Bind(key).Bind(value).Done());
   }
-  return *id;
+  return id;
 }
 
 namespace {
@@ -107,25 +102,30 @@ std::string DiedReason(int64_t pid, const std::string& host) {
 }  // namespace
 
 absl::StatusOr<int64_t> Record::InsertRun(const RunRow& r) {
-  SqliteStatement insert(
-      db_.get(),
-      "INSERT INTO runs (experiment_id, arm, role, budget_fraction, seed, train_tokens, stages,"
-      " groups, forward_codec, backward_codec, profile, spec_toml, git_revision, host, kernel,"
-      " emulator, congestion_control, torch_version, cpu, isa, threads, pid, begun_utc, status)"
-      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'running')");
-  insert.Bind(r.experiment_id).Bind(r.arm).Bind(std::string(ToString(r.role)));
-  insert.Bind(r.budget_fraction).Bind(r.seed).Bind(r.train_tokens).Bind(r.stages).Bind(r.groups);
-  insert.Bind(r.forward_codec).Bind(r.backward_codec).Bind(r.profile).Bind(r.spec_toml);
-  insert.Bind(r.git_revision).Bind(r.host).Bind(r.kernel).Bind(r.emulator);
-  insert.Bind(r.congestion_control).Bind(r.torch_version).Bind(r.cpu).Bind(r.isa);
-  insert.Bind(r.threads).Bind(int64_t{getpid()}).Bind(UtcNow());
-  if (absl::Status s = insert.Done(); !s.ok()) return s;
+  RunRow row = r;
+  row.pid = getpid();
+  row.begun_utc = UtcNow();
+  row.status = RunStatus::kRunning;
+  // SQLite numbers the row, and NULL is the end of a run that goes on.
+  const auto each = [&row](auto visit) {
+    VisitFields(row, [&visit](std::string_view name, auto& field) {
+      if (name != "id" && name != "finished_utc") visit(name, field);
+    });
+  };
+  std::string columns, marks;
+  each([&](std::string_view name, auto&) {
+    columns += fmt::format("{}{}", columns.empty() ? "" : ", ", name);
+    marks += marks.empty() ? "?" : ",?";
+  });
+  SqliteStatement insert(db_.get(),
+                         fmt::format("INSERT INTO runs ({}) VALUES ({})", columns, marks).c_str());
+  each([&insert](std::string_view, auto& field) { row_sql::Out(insert, field); });
+  RETURN_IF_ERROR(insert.Done());
   const int64_t run = sqlite3_last_insert_rowid(db_.get());
   std::map<std::string, std::string> facts = r.facts;
-  absl::StatusOr<int64_t> attempt = Attempt(run);
-  if (!attempt.ok()) return attempt.status();
-  facts[kAttemptFact] = fmt::format("{}", *attempt);
-  if (absl::Status s = InsertFacts(run, facts); !s.ok()) return s;
+  ASSIGN_OR_RETURN(int64_t attempt, Attempt(run));
+  facts[kAttemptFact] = fmt::format("{}", attempt);
+  RETURN_IF_ERROR(InsertFacts(run, facts));
   return run;
 }
 
@@ -135,24 +135,21 @@ absl::StatusOr<int64_t> Record::Attempt(int64_t run) const {
       db_.get(),
       "SELECT COUNT(*) FROM runs AS r JOIN runs AS mine ON mine.id = ? WHERE r.id <= mine.id AND"
       " r.experiment_id = mine.experiment_id AND r.arm = mine.arm AND r.seed = mine.seed");
-  absl::StatusOr<bool> row = count.Bind(run).Step();
-  if (!row.ok()) return row.status();
+  RETURN_IF_ERROR(count.Bind(run).Step().status());
   return count.Integer(0);
 }
 
 absl::StatusOr<int64_t> Record::BeginRun(const RunRow& row) {
-  if (absl::Status s = reserve_.Take(folder_, kReserveBytes); !s.ok()) return s;
-  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
-  if (!transaction.ok()) return transaction.status();
-  absl::StatusOr<int64_t> run = InsertRun(row);
-  if (!run.ok()) return run.status();
+  RETURN_IF_ERROR(reserve_.Take(folder_, kReserveBytes));
+  ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  ASSIGN_OR_RETURN(int64_t run, InsertRun(row));
   // Locked before the row can be seen: nobody may take it for a dead one.
-  if (absl::Status s = Lock(*run); !s.ok()) return s;
-  if (absl::Status s = transaction->Commit(); !s.ok()) {
-    Unlock(*run);
+  RETURN_IF_ERROR(Lock(run));
+  if (absl::Status s = transaction.Commit(); !s.ok()) {
+    Unlock(run);
     return s;
   }
-  return *run;
+  return run;
 }
 
 absl::StatusOr<Claim> Record::LookUpClaim(int64_t experiment, const std::string& arm,
@@ -175,20 +172,18 @@ absl::StatusOr<Claim> Record::LookUpClaim(int64_t experiment, const std::string&
 }
 
 absl::StatusOr<Claim> Record::ClaimRun(const RunRow& row) {
-  if (absl::Status s = reserve_.Take(folder_, kReserveBytes); !s.ok()) return s;
+  RETURN_IF_ERROR(reserve_.Take(folder_, kReserveBytes));
   // From here to the commit no other process can claim.
-  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
-  if (!transaction.ok()) return transaction.status();
+  ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
   absl::StatusOr<Claim> claim = LookUpClaim(row.experiment_id, row.arm, row.seed);
   if (!claim.ok() || claim->outcome != Claim::Outcome::kMine) return claim;
-  absl::StatusOr<int64_t> run = InsertRun(row);
-  if (!run.ok()) return run.status();
-  if (absl::Status s = Lock(*run); !s.ok()) return s;
-  if (absl::Status s = transaction->Commit(); !s.ok()) {
-    Unlock(*run);
+  ASSIGN_OR_RETURN(int64_t run, InsertRun(row));
+  RETURN_IF_ERROR(Lock(run));
+  if (absl::Status s = transaction.Commit(); !s.ok()) {
+    Unlock(run);
     return s;
   }
-  claim->run = *run;
+  claim->run = run;
   return claim;
 }
 
@@ -213,8 +208,8 @@ absl::Status Record::FinishRun(int64_t run, RunStatus status, const std::string&
 }
 
 absl::Status Record::ResumeRun(int64_t run) {
-  if (absl::Status s = reserve_.Take(folder_, kReserveBytes); !s.ok()) return s;
-  if (absl::Status s = Lock(run); !s.ok()) return s;
+  RETURN_IF_ERROR(reserve_.Take(folder_, kReserveBytes));
+  RETURN_IF_ERROR(Lock(run));
   SqliteStatement update(db_.get(),
                          "UPDATE runs SET status = 'running', reason = '', finished_utc = NULL,"
                          " pid = ? WHERE id = ?"
@@ -233,9 +228,8 @@ absl::StatusOr<int> Record::SettleDeadRuns() {
   {
     SqliteStatement running(db_.get(), "SELECT id, host, pid FROM runs WHERE status = 'running'");
     while (true) {
-      absl::StatusOr<bool> row = running.Step();
-      if (!row.ok()) return row.status();
-      if (!*row) break;
+      ASSIGN_OR_RETURN(bool row, running.Step());
+      if (!row) break;
       const int64_t run = running.Integer(0);
       if (SomeoneWrites(run)) continue;
       dead.emplace_back(run, DiedReason(running.Integer(2), running.Text(1)));
@@ -260,12 +254,10 @@ std::string UtcNow() {
 
 absl::StatusOr<OpenedExperiment> OpenExperiment(const std::string& folder,
                                                 const ExperimentRow& experiment) {
-  absl::StatusOr<Record> record = Record::Open(folder, Record::Mode::kWrite);
-  if (!record.ok()) return record.status();
-  if (const auto settled = record->SettleDeadRuns(); !settled.ok()) return settled.status();
-  const absl::StatusOr<int64_t> id = record->BeginExperiment(experiment);
-  if (!id.ok()) return id.status();
-  return OpenedExperiment{*std::move(record), *id};
+  ASSIGN_OR_RETURN(Record record, Record::Open(folder, Record::Mode::kWrite));
+  if (const auto settled = record.SettleDeadRuns(); !settled.ok()) return settled.status();
+  ASSIGN_OR_RETURN(const int64_t id, record.BeginExperiment(experiment));
+  return OpenedExperiment{std::move(record), id};
 }
 
 }  // namespace longhaul

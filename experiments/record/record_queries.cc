@@ -4,68 +4,22 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/record/record.h"
 #include "experiments/record/row_sql.h"
 
 namespace longhaul {
 namespace {
 
-// The CHECK constraints of the schema allow no other text.
-template <typename Enum>
-Enum FromText(Enum last, const std::string& text) {
-  for (size_t i = 0; i <= static_cast<size_t>(last); ++i) {
-    if (ToString(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
-  }
-  std::abort();
-}
-
 // Every row of `query`, made by `make`.
 template <typename Row, typename Make>
 absl::StatusOr<std::vector<Row>> Collect(SqliteStatement& query, Make make) {
   std::vector<Row> rows;
   while (true) {
-    absl::StatusOr<bool> row = query.Step();
-    if (!row.ok()) return row.status();
-    if (!*row) return rows;
+    ASSIGN_OR_RETURN(bool row, query.Step());
+    if (!row) return rows;
     rows.push_back(make(query));
   }
-}
-
-RunRow MakeRun(SqliteStatement& q) {
-  RunRow r;
-  int c = 0;
-  r.id = q.Integer(c++);
-  r.experiment_id = q.Integer(c++);
-  r.arm = q.Text(c++);
-  r.role = FromText(Role::kSingle, q.Text(c++));
-  r.budget_fraction = q.Real(c++);
-  r.seed = q.Integer(c++);
-  r.train_tokens = q.Integer(c++);
-  r.stages = q.Integer(c++);
-  r.groups = q.Integer(c++);
-  for (std::string* text :
-       {&r.forward_codec, &r.backward_codec, &r.profile, &r.spec_toml, &r.git_revision, &r.host,
-        &r.kernel, &r.emulator, &r.congestion_control, &r.torch_version, &r.cpu, &r.isa}) {
-    *text = q.Text(c++);
-  }
-  r.threads = q.Integer(c++);
-  r.pid = q.Integer(c++);
-  r.begun_utc = q.Text(c++);
-  r.finished_utc = q.Text(c++);
-  r.status = FromText(RunStatus::kDied, q.Text(c++));
-  r.reason = q.Text(c++);
-  return r;
-}
-
-// All rows of a run.
-template <typename Row>
-absl::StatusOr<std::vector<Row>> RowsOf(sqlite3* db, int64_t run, std::string_view table,
-                                        std::string_view order) {
-  SqliteStatement query(db, fmt::format("SELECT {} FROM {} WHERE run_id = ? ORDER BY {}",
-                                        ColumnList<Row>(), table, order)
-                                .c_str());
-  query.Bind(run);
-  return Collect<Row>(query, [](SqliteStatement& q) { return ReadRow<Row>(q); });
 }
 
 // The first records of this version lack some tables; who writes into one adds them.
@@ -75,12 +29,10 @@ absl::StatusOr<bool> HasTable(sqlite3* db, const std::string& name) {
 }
 
 template <typename Row>
-absl::StatusOr<std::vector<Row>> LaterRows(sqlite3* db, int64_t run, const std::string& table,
-                                           std::string_view order) {
-  const absl::StatusOr<bool> there = HasTable(db, table);
-  if (!there.ok()) return there.status();
-  if (!*there) return std::vector<Row>();
-  return RowsOf<Row>(db, run, table, order);
+absl::StatusOr<std::vector<Row>> SelectRows(sqlite3* db, int64_t owner) {
+  SqliteStatement query(db, SelectSql<Row>().c_str());
+  query.Bind(owner);
+  return Collect<Row>(query, ReadRow<Row>);
 }
 
 absl::Status AddExperimentFacts(sqlite3* db, std::vector<ExperimentRow>& experiments) {
@@ -102,20 +54,18 @@ absl::StatusOr<std::vector<ExperimentRow>> Record::Experiments() const {
   SqliteStatement query(db_.get(),
                         "SELECT id, kind, name, question, plan_text, plan_sha256, d0_tokens,"
                         " begun_utc FROM experiments ORDER BY id");
-  auto experiments = Collect<ExperimentRow>(query, [](SqliteStatement& q) {
-    const bool run = q.Text(1) == "run";
-    return ExperimentRow{.id = q.Integer(0),
-                         .kind = run ? ExperimentKind::kRun : ExperimentKind::kCampaign,
-                         .name = q.Text(2),
-                         .question = q.Text(3),
-                         .plan_text = q.Text(4),
-                         .plan_sha256 = q.Text(5),
-                         .d0_tokens = q.MaybeInteger(6),
-                         .begun_utc = q.Text(7)};
-  });
-  if (!experiments.ok()) return experiments.status();
-  if (absl::Status s = AddExperimentFacts(db_.get(), *experiments); !s.ok()) return s;
-  for (const ExperimentRow& e : *experiments) {
+  ASSIGN_OR_RETURN(auto experiments, Collect<ExperimentRow>(query, [](SqliteStatement& q) {
+                     return ExperimentRow{.id = q.Integer(0),
+                                          .kind = FromWord<ExperimentKind>(q.Text(1)),
+                                          .name = q.Text(2),
+                                          .question = q.Text(3),
+                                          .plan_text = q.Text(4),
+                                          .plan_sha256 = q.Text(5),
+                                          .d0_tokens = q.MaybeInteger(6),
+                                          .begun_utc = q.Text(7)};
+                   }));
+  RETURN_IF_ERROR(AddExperimentFacts(db_.get(), experiments));
+  for (const ExperimentRow& e : experiments) {
     // Estimates are what the plan asked for: one that was edited afterwards asks for something else.
     if (const std::string hash = PlanSha256(e); hash != e.plan_sha256) {
       return absl::DataLossError(fmt::format(
@@ -132,25 +82,19 @@ absl::StatusOr<std::vector<RunRow>> Record::Runs(int64_t experiment) const {
 }
 
 absl::StatusOr<RunRow> Record::Run(int64_t run) const {
-  absl::StatusOr<std::vector<RunRow>> runs = RunsWhere("id", run);
-  if (!runs.ok()) return runs.status();
-  if (runs->empty()) return absl::NotFoundError(fmt::format("{} has no run {}", folder_, run));
-  return runs->front();
+  ASSIGN_OR_RETURN(std::vector<RunRow> runs, RunsWhere("id", run));
+  if (runs.empty()) return absl::NotFoundError(fmt::format("{} has no run {}", folder_, run));
+  return runs.front();
 }
 
 absl::StatusOr<std::vector<RunRow>> Record::RunsWhere(const std::string& column,
                                                       int64_t value) const {
-  const std::string sql =
-      "SELECT id, experiment_id, arm, role, budget_fraction, seed, train_tokens, stages, groups,"
-      " forward_codec, backward_codec, profile, spec_toml, git_revision, host, kernel, emulator,"
-      " congestion_control, torch_version, cpu, isa, threads, pid, begun_utc, finished_utc,"
-      " status, reason FROM runs WHERE " +
-      column + " = ? ORDER BY id";
-  SqliteStatement query(db_.get(), sql.c_str());
+  SqliteStatement query(db_.get(), fmt::format("SELECT {} FROM runs WHERE {} = ? ORDER BY id",
+                                               ColumnList<RunRow>(), column)
+                                       .c_str());
   query.Bind(value);
-  absl::StatusOr<std::vector<RunRow>> runs = Collect<RunRow>(query, MakeRun);
-  if (!runs.ok()) return runs.status();
-  for (RunRow& run : *runs) {
+  ASSIGN_OR_RETURN(std::vector<RunRow> runs, Collect<RunRow>(query, ReadRow<RunRow>));
+  for (RunRow& run : runs) {
     if (run.status == RunStatus::kRunning && !SomeoneWrites(run.id)) {
       run.status = RunStatus::kDied;
       run.reason = fmt::format("process {} on {} died without a word", run.pid, run.host);
@@ -171,39 +115,30 @@ absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Record::Finished(
                         " AND status IN ('ok', 'diverged')");
   query.Bind(experiment);
   using Key = std::pair<std::string, int64_t>;
-  absl::StatusOr<std::vector<Key>> keys =
-      Collect<Key>(query, [](SqliteStatement& q) { return Key(q.Text(0), q.Integer(1)); });
-  if (!keys.ok()) return keys.status();
-  return std::set<Key>(keys->begin(), keys->end());
+  ASSIGN_OR_RETURN(std::vector<Key> keys, Collect<Key>(query, [](SqliteStatement& q) {
+                     return Key(q.Text(0), q.Integer(1));
+                   }));
+  return std::set<Key>(keys.begin(), keys.end());
 }
 
-absl::StatusOr<std::vector<StepRow>> Record::Steps(int64_t run) const {
-  return RowsOf<StepRow>(db_.get(), run, "steps", "step, group_index, stage");
+template <typename Row>
+absl::StatusOr<std::vector<Row>> Record::RowsOf(int64_t run) const {
+  if (kTable<Row>.later) {
+    ASSIGN_OR_RETURN(const bool there, HasTable(db_.get(), std::string(kTable<Row>.name)));
+    if (!there) return std::vector<Row>();
+  }
+  return SelectRows<Row>(db_.get(), run);
 }
 
-absl::StatusOr<std::vector<SimulatedRow>> Record::Simulated(int64_t run) const {
-  return LaterRows<SimulatedRow>(db_.get(), run, "simulated_times", "step, group_index, stage");
-}
-
-absl::StatusOr<std::vector<RoundRow>> Record::Rounds(int64_t run) const {
-  return LaterRows<RoundRow>(db_.get(), run, "rounds", "round");
-}
-
-absl::StatusOr<std::vector<FaultRow>> Record::Faults(int64_t run) const {
-  return LaterRows<FaultRow>(db_.get(), run, "faults", "number");
-}
-
-absl::StatusOr<std::vector<CodecSwitchRow>> Record::CodecSwitches(int64_t run) const {
-  return LaterRows<CodecSwitchRow>(db_.get(), run, "codec_switches",
-                                   "step, group_index, boundary, direction DESC");
-}
+#define LONGHAUL_READS(Row) \
+  template absl::StatusOr<std::vector<Row>> Record::RowsOf<Row>(int64_t run) const;
+LONGHAUL_FOR_EACH_RUN_ROW(LONGHAUL_READS)
 
 absl::StatusOr<StepCoverage> Record::Coverage(int64_t run, int64_t from, int64_t to) const {
   SqliteStatement query(db_.get(),
                         "SELECT COUNT(*), MIN(step), MAX(step) FROM steps"
                         " WHERE run_id = ? AND step BETWEEN ? AND ?");
-  absl::StatusOr<bool> row = query.Bind(run).Bind(from).Bind(to).Step();
-  if (!row.ok()) return row.status();
+  RETURN_IF_ERROR(query.Bind(run).Bind(from).Bind(to).Step().status());
   return StepCoverage{
       .rows = query.Integer(0), .first = query.Integer(1), .last = query.Integer(2)};
 }
@@ -213,58 +148,22 @@ absl::StatusOr<std::optional<int64_t>> Record::RunWithFact(const std::string& ke
   SqliteStatement query(db_.get(),
                         "SELECT run_id FROM run_facts WHERE key = ? AND value = ?"
                         " ORDER BY run_id DESC");
-  absl::StatusOr<bool> row = query.Bind(key).Bind(value).Step();
-  if (!row.ok()) return row.status();
-  return *row ? std::optional<int64_t>(query.Integer(0)) : std::nullopt;
-}
-
-absl::StatusOr<std::vector<LinkRow>> Record::Links(int64_t run) const {
-  return RowsOf<LinkRow>(db_.get(), run, "links", "phase DESC, src_node, dst_node");
-}
-
-absl::StatusOr<std::vector<CrossingRow>> Record::Crossings(int64_t run) const {
-  return RowsOf<CrossingRow>(db_.get(), run, "crossings", "src_rank, dst_rank, direction");
+  ASSIGN_OR_RETURN(bool row, query.Bind(key).Bind(value).Step());
+  return row ? std::optional<int64_t>(query.Integer(0)) : std::nullopt;
 }
 
 absl::StatusOr<std::vector<CrossingRow>> Record::CheckpointCrossings(int64_t run,
                                                                      int64_t step) const {
-  absl::StatusOr<std::vector<CheckpointCrossingRow>> all = RowsOf<CheckpointCrossingRow>(
-      db_.get(), run, "checkpoint_crossings", "src_rank, dst_rank, direction");
-  if (!all.ok()) return all.status();
+  ASSIGN_OR_RETURN(std::vector<CheckpointCrossingRow> all, RowsOf<CheckpointCrossingRow>(run));
   std::vector<CrossingRow> rows;
-  for (CheckpointCrossingRow& row : *all) {
+  for (CheckpointCrossingRow& row : all) {
     if (row.step == step) rows.push_back(std::move(row.crossing));
   }
   return rows;
 }
 
-absl::StatusOr<std::vector<CrossingErrorRow>> Record::CrossingErrors(int64_t run) const {
-  return LaterRows<CrossingErrorRow>(db_.get(), run, "crossing_errors",
-                                     "src_rank, dst_rank, percent");
-}
-
-absl::StatusOr<std::vector<EvaluationRow>> Record::Evaluations(int64_t run) const {
-  return RowsOf<EvaluationRow>(db_.get(), run, "evaluations", "step, codec");
-}
-
 absl::StatusOr<std::vector<EstimateRow>> Record::Estimates(int64_t experiment) const {
-  SqliteStatement query(db_.get(),
-                        "SELECT arm, evaluation, quantity, unit, value, low, high, level, method,"
-                        " seeds, note FROM estimates WHERE experiment_id = ?");
-  query.Bind(experiment);
-  return Collect<EstimateRow>(query, [](SqliteStatement& q) {
-    return EstimateRow{.arm = q.Text(0),
-                       .evaluation = q.Text(1),
-                       .quantity = q.Text(2),
-                       .unit = q.Text(3),
-                       .value = q.MaybeReal(4),
-                       .low = q.MaybeReal(5),
-                       .high = q.MaybeReal(6),
-                       .level = q.MaybeReal(7),
-                       .method = q.Text(8),
-                       .seeds = q.Integer(9),
-                       .note = q.Text(10)};
-  });
+  return SelectRows<EstimateRow>(db_.get(), experiment);
 }
 
 absl::StatusOr<std::vector<std::vector<std::string>>> Record::Rows(const std::string& sql) const {

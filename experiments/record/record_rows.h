@@ -1,17 +1,38 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace longhaul {
 
 // The rows of schema.sql as plain values; the columns' meanings stand there.
 
+// The words of an enum's values, in their order: columns and events have these. One that is unknown
+// reads as the last.
+template <typename E>
+inline constexpr auto kWords = nullptr;
+template <typename E>
+concept Worded = !std::is_null_pointer_v<std::remove_const_t<decltype(kWords<E>)>>;
+template <Worded E>
+constexpr std::string_view ToString(E value) {
+  return kWords<E>[static_cast<size_t>(value)];
+}
+template <Worded E>
+E FromWord(std::string_view word) {
+  size_t i = 0;
+  while (i + 1 < kWords<E>.size() && kWords<E>[i] != word) ++i;
+  return static_cast<E>(i);
+}
+
 enum class ExperimentKind { kRun, kCampaign };
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<ExperimentKind> = {"run", "campaign"};
 
 // Keys of ExperimentRow::facts.
 // Of a run of a campaign's [program]: its command.
@@ -77,12 +98,16 @@ struct ExperimentRow {
 };
 
 enum class Role { kReference, kControl, kArm, kSingle };
-std::string_view ToString(Role role);
+template <>
+inline constexpr std::array<std::string_view, 4> kWords<Role> = {"reference", "control", "arm",
+                                                                 "single"};
 
 // kPartial: trained to its end, but some of its steps or bytes are in no record or in another one.
 // kDied is never stored: a run that says "running" while no process writes it any more.
 enum class RunStatus { kRunning, kOk, kPartial, kFailed, kDiverged, kInvalid, kInterrupted, kDied };
-std::string_view ToString(RunStatus status);
+template <>
+inline constexpr std::array<std::string_view, 8> kWords<RunStatus> = {
+    "running", "ok", "partial", "failed", "diverged", "invalid", "interrupted", "died"};
 
 struct RunRow {
   int64_t id = 0;             // set by BeginRun
@@ -142,7 +167,8 @@ struct SimulatedRow {
 };
 
 enum class LinkPhase { kBefore, kAfter };
-std::string_view ToString(LinkPhase phase);
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<LinkPhase> = {"before", "after"};
 
 struct LinkRow {
   LinkPhase phase;
@@ -162,8 +188,9 @@ struct LinkRow {
 // kTied: the two parts of the gradient of a head that is the embedding, between a group's first and
 // last stage.
 enum class Direction { kForward, kBackward, kOuter, kTied, kOther };
-std::string_view ToString(Direction direction);
-constexpr int CountOf(const Direction*) { return 5; }  // row_json.h
+template <>
+inline constexpr std::array<std::string_view, 5> kWords<Direction> = {"forward", "backward",
+                                                                      "outer", "tied", "other"};
 
 struct CrossingRow {
   int64_t src_rank, dst_rank;
@@ -194,7 +221,8 @@ struct CodecSwitchRow {
 };
 
 enum class EvalCodec { kOn, kOff };
-std::string_view ToString(EvalCodec codec);
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<EvalCodec> = {"on", "off"};
 
 struct EvaluationRow {
   int64_t step;

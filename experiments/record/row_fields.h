@@ -8,9 +8,9 @@
 
 namespace longhaul {
 
-// One table per kind of row that is measured while a run runs: a name is the column of schema.sql
-// and the key of the event (row_json.h) at once, and the order is that of INSERT and SELECT
-// (row_sql.h). A new figure is its field in record_rows.h, its line here and its column.
+// One list of fields per kind of row: a name is the column of schema.sql and the key of the event
+// (row_json.h) at once, and the order is that of INSERT and SELECT (row_sql.h). A new figure is its
+// field in record_rows.h, its line here and its column.
 template <typename Row, typename Of>
 concept RowOf = std::same_as<std::remove_const_t<Row>, Of>;
 
@@ -158,5 +158,99 @@ void VisitFields(Row& r, Visit&& visit) {
   visit("recovered_step", r.recovered_step);
   visit("recovery_s", r.recovery_s);
 }
+
+template <RowOf<EstimateRow> Row, typename Visit>
+void VisitFields(Row& r, Visit&& visit) {
+  visit("arm", r.arm);
+  visit("evaluation", r.evaluation);
+  visit("quantity", r.quantity);
+  visit("unit", r.unit);
+  visit("value", r.value);
+  visit("low", r.low);
+  visit("high", r.high);
+  visit("level", r.level);
+  visit("method", r.method);
+  visit("seeds", r.seeds);
+  visit("note", r.note);
+}
+
+template <RowOf<RunRow> Row, typename Visit>
+void VisitFields(Row& r, Visit&& visit) {
+  visit("id", r.id);
+  visit("experiment_id", r.experiment_id);
+  visit("arm", r.arm);
+  visit("role", r.role);
+  visit("budget_fraction", r.budget_fraction);
+  visit("seed", r.seed);
+  visit("train_tokens", r.train_tokens);
+  visit("stages", r.stages);
+  visit("groups", r.groups);
+  visit("forward_codec", r.forward_codec);
+  visit("backward_codec", r.backward_codec);
+  visit("profile", r.profile);
+  visit("spec_toml", r.spec_toml);
+  visit("git_revision", r.git_revision);
+  visit("host", r.host);
+  visit("kernel", r.kernel);
+  visit("emulator", r.emulator);
+  visit("congestion_control", r.congestion_control);
+  visit("torch_version", r.torch_version);
+  visit("cpu", r.cpu);
+  visit("isa", r.isa);
+  visit("threads", r.threads);
+  visit("pid", r.pid);
+  visit("begun_utc", r.begun_utc);
+  visit("finished_utc", r.finished_utc);
+  visit("status", r.status);
+  visit("reason", r.reason);
+}
+
+// Where the rows of a kind are kept.
+struct RowTable {
+  std::string_view name;
+  std::string_view order;  // in which they are read
+  bool later = false;      // records that were begun before it have no such table
+  std::string_view insert = "INSERT OR REPLACE", on_conflict = "";
+  std::string_view owner = "run_id";
+};
+template <typename Row>
+inline constexpr RowTable kTable;
+template <>
+inline constexpr RowTable kTable<StepRow> = {"steps", "step, group_index, stage"};
+template <>
+inline constexpr RowTable kTable<LinkRow> = {"links", "phase DESC, src_node, dst_node"};
+template <>
+inline constexpr RowTable kTable<CrossingRow> = {"crossings", "src_rank, dst_rank, direction"};
+template <>
+inline constexpr RowTable kTable<CheckpointCrossingRow> = {"checkpoint_crossings",
+                                                           "src_rank, dst_rank, direction"};
+// Of a window that was left and entered again by a resumed run, the row of more samples stays.
+template <>
+inline constexpr RowTable kTable<CrossingErrorRow> = {
+    "crossing_errors", "src_rank, dst_rank, percent", true, "INSERT",
+    " ON CONFLICT (run_id, src_rank, dst_rank, percent) DO UPDATE SET"
+    " first_step = excluded.first_step, last_step = excluded.last_step,"
+    " samples = excluded.samples, nmse_mean = excluded.nmse_mean,"
+    " nmse_p95 = excluded.nmse_p95 WHERE excluded.samples >= samples"};
+template <>
+inline constexpr RowTable kTable<EvaluationRow> = {"evaluations", "step, codec"};
+template <>
+inline constexpr RowTable kTable<RoundRow> = {"rounds", "round", true};
+template <>
+inline constexpr RowTable kTable<FaultRow> = {"faults", "number", true};
+template <>
+inline constexpr RowTable kTable<SimulatedRow> = {"simulated_times", "step, group_index, stage",
+                                                  true};
+template <>
+inline constexpr RowTable kTable<CodecSwitchRow> = {
+    "codec_switches", "step, group_index, boundary, direction DESC", true};
+template <>
+inline constexpr RowTable kTable<EstimateRow> = {
+    "estimates", "arm, evaluation, quantity", false, "INSERT", "", "experiment_id"};
+
+// Every kind of row that a run has.
+#define LONGHAUL_FOR_EACH_RUN_ROW(Do)                                                    \
+  Do(StepRow) Do(LinkRow) Do(CrossingRow) Do(CheckpointCrossingRow) Do(CrossingErrorRow) \
+      Do(EvaluationRow) Do(RoundRow) Do(FaultRow) Do(SimulatedRow) Do(CodecSwitchRow)
 
 }  // namespace longhaul

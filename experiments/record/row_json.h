@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -26,8 +25,10 @@ inline nlohmann::json Out(const std::string& v) { return v; }
 inline nlohmann::json Out(double v) {
   return std::isfinite(v) ? nlohmann::json(v) : nlohmann::json(nullptr);
 }
-template <typename E>
-requires std::is_enum_v<E> nlohmann::json Out(E v) { return std::string(ToString(v)); }
+template <Worded E>
+nlohmann::json Out(E v) {
+  return std::string(ToString(v));
+}
 
 inline void In(const nlohmann::json& j, int64_t* v) { *v = j.get<int64_t>(); }
 inline void In(const nlohmann::json& j, bool* v) { *v = j.get<bool>(); }
@@ -38,15 +39,9 @@ inline void In(const nlohmann::json& j, std::string* v) { *v = j.get<std::string
 inline void In(const nlohmann::json& j, double* v) {
   *v = j.is_null() ? std::nan("") : j.get<double>();
 }
-// Enums of two values, or of as many as a CountOf beside them says.
-constexpr int CountOf(...) { return 2; }
-template <typename E>
-requires std::is_enum_v<E>
+template <Worded E>
 void In(const nlohmann::json& j, E* v) {
-  const std::string text = j.get<std::string>();
-  int i = CountOf(v) - 1;
-  while (i > 0 && text != ToString(static_cast<E>(i))) --i;
-  *v = static_cast<E>(i);
+  *v = FromWord<E>(j.get<std::string>());
 }
 
 }  // namespace row_json

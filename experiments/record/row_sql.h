@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -29,9 +28,10 @@ template <typename T>
 void Out(SqliteStatement& q, const std::optional<T>& v) {
   q.Bind(v);
 }
-template <typename E>
-requires std::is_enum_v<E>
-void Out(SqliteStatement& q, E v) { q.Bind(std::string(ToString(v))); }
+template <Worded E>
+void Out(SqliteStatement& q, E v) {
+  q.Bind(std::string(ToString(v)));
+}
 
 inline void In(const SqliteStatement& q, int c, int64_t* v) { *v = q.Integer(c); }
 inline void In(const SqliteStatement& q, int c, double* v) { *v = q.Real(c); }
@@ -48,17 +48,10 @@ inline void In(const SqliteStatement& q, int c, std::optional<double>* v) { *v =
 inline void In(const SqliteStatement& q, int c, std::optional<int64_t>* v) {
   *v = q.MaybeInteger(c);
 }
-inline void In(const SqliteStatement& q, int c, Direction* v) {
-  const std::string text = q.Text(c);
-  *v = Direction::kForward;
-  while (*v != Direction::kOther && ToString(*v) != text) {
-    *v = static_cast<Direction>(static_cast<int>(*v) + 1);
-  }
+template <Worded E>
+void In(const SqliteStatement& q, int c, E* v) {
+  *v = FromWord<E>(q.Text(c));
 }
-// Enums of two values; the CHECK constraints of the schema allow no other text.
-template <typename E>
-requires std::is_enum_v<E>
-void In(const SqliteStatement& q, int c, E* v) { *v = q.Text(c) == ToString(E{0}) ? E{0} : E{1}; }
 
 }  // namespace row_sql
 
@@ -73,18 +66,28 @@ std::string ColumnList() {
   return list;
 }
 
-// "INTO table (run_id, ...) VALUES (?,...)"
+// "INSERT INTO table (run_id, ...) VALUES (?,...)" and what becomes of rows of equal keys.
 template <typename Row>
-std::string InsertInto(std::string_view table) {
+std::string InsertSql() {
   std::string marks = "?";
   Row row{};
   VisitFields(row, [&marks](const char*, const auto&) { marks += ",?"; });
-  return fmt::format("INTO {} (run_id, {}) VALUES ({})", table, ColumnList<Row>(), marks);
+  const RowTable& table = kTable<Row>;
+  return fmt::format("{} INTO {} ({}, {}) VALUES ({}){}", table.insert, table.name, table.owner,
+                     ColumnList<Row>(), marks, table.on_conflict);
+}
+
+// Of a run, or of an experiment.
+template <typename Row>
+std::string SelectSql() {
+  const RowTable& table = kTable<Row>;
+  return fmt::format("SELECT {} FROM {} WHERE {} = ? ORDER BY {}", ColumnList<Row>(), table.name,
+                     table.owner, table.order);
 }
 
 template <typename Row>
-void BindRow(SqliteStatement& q, int64_t run, const Row& row) {
-  q.Bind(run);
+void BindRow(SqliteStatement& q, int64_t owner, const Row& row) {
+  q.Bind(owner);
   VisitFields(row, [&q](const char*, const auto& field) { row_sql::Out(q, field); });
 }
 

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 
 absl::Status SqliteError(sqlite3* db, int rc, std::string_view tried) {
@@ -130,7 +132,7 @@ std::optional<double> SqliteStatement::MaybeReal(int column) const {
 }
 
 absl::StatusOr<SqliteTransaction> SqliteTransaction::Begin(sqlite3* db) {
-  if (absl::Status s = SqliteExecute(db, "BEGIN IMMEDIATE"); !s.ok()) return s;
+  RETURN_IF_ERROR(SqliteExecute(db, "BEGIN IMMEDIATE"));
   return SqliteTransaction(db);
 }
 
@@ -139,7 +141,7 @@ SqliteTransaction::~SqliteTransaction() {
 }
 
 absl::Status SqliteTransaction::Commit() {
-  if (absl::Status s = SqliteExecute(db_, "COMMIT"); !s.ok()) return s;
+  RETURN_IF_ERROR(SqliteExecute(db_, "COMMIT"));
   db_ = nullptr;
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "base/status_macros.h"
 
 namespace longhaul {
 namespace {
@@ -73,19 +74,18 @@ int MakePart(const std::string& part) {
 }  // namespace
 
 absl::StatusOr<WholeFile> WholeFile::Open(const std::string& path) {
-  const absl::StatusOr<Target> target = TargetOf(path);
-  if (!target.ok()) return target.status();
+  ASSIGN_OR_RETURN(const Target target, TargetOf(path));
   WholeFile file(path);
-  file.target_ = target->path;
-  if (target->descriptor >= 0) {
-    std::fflush(target->descriptor == 2 ? stderr : stdout);
-    file.fd_ = fcntl(target->descriptor, F_DUPFD_CLOEXEC, 0);
-  } else if (!target->regular) {
-    file.fd_ = open(target->path.c_str(), O_WRONLY | O_CLOEXEC);
+  file.target_ = target.path;
+  if (target.descriptor >= 0) {
+    std::fflush(target.descriptor == 2 ? stderr : stdout);
+    file.fd_ = fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0);
+  } else if (!target.regular) {
+    file.fd_ = open(target.path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    file.part_ = PartOf(target->path);
+    file.part_ = PartOf(target.path);
     file.fd_ = MakePart(file.part_);
-    if (file.fd_ >= 0 && target->mode != 0) fchmod(file.fd_, target->mode);
+    if (file.fd_ >= 0 && target.mode != 0) fchmod(file.fd_, target.mode);
   }
   if (file.fd_ < 0) return CannotWrite(path, errno);
   return file;
@@ -124,17 +124,15 @@ absl::Status WholeFile::Close() {
 }
 
 absl::Status WriteWholeFile(const std::string& path, std::string_view text) {
-  absl::StatusOr<WholeFile> file = WholeFile::Open(path);
-  if (!file.ok()) return file.status();
-  file->Write(text);
-  return file->Close();
+  ASSIGN_OR_RETURN(WholeFile file, WholeFile::Open(path));
+  file.Write(text);
+  return file.Close();
 }
 
 absl::Status CheckWritable(const std::string& path) {
-  const absl::StatusOr<Target> target = TargetOf(path);
-  if (!target.ok()) return target.status();
-  if (!target->regular) return absl::OkStatus();
-  const std::string part = PartOf(target->path);
+  ASSIGN_OR_RETURN(const Target target, TargetOf(path));
+  if (!target.regular) return absl::OkStatus();
+  const std::string part = PartOf(target.path);
   const int fd = MakePart(part);
   if (fd < 0) return CannotWrite(path, errno);
   close(fd);

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/run/gpu_spread.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/train/check_training.h"
@@ -72,8 +73,7 @@ absl::Status CheckGpus(const std::string& device, const std::vector<ResourcePlan
 
 // Whether the simulated machine could hold what its ranks have to: as if each were a process there.
 absl::Status CheckMachine(const RunSpec& spec) {
-  const auto clock = SimulatedClock::Of(spec);
-  if (!clock.ok()) return clock.status();
+  ASSIGN_OR_RETURN(const auto clock, SimulatedClock::Of(spec));
   const int64_t bytes = RankBytes(spec);
   const double most = spec.compute->memory_gb * 1e9;
   if (static_cast<double>(bytes) <= most) return absl::OkStatus();
@@ -142,17 +142,16 @@ std::vector<ResourcePlan> LargestTogether(std::vector<PlannedLoad> all, const Po
 
 absl::Status CheckFirst(const RunSpec& spec) {
   if (spec.program) return CheckProgram(spec);
-  if (absl::Status s = CheckLinks(spec); !s.ok()) return s;
-  if (absl::Status s = CheckCodecsFit(spec); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckLinks(spec));
+  RETURN_IF_ERROR(CheckCodecsFit(spec));
   const ResourcePlan plan = PlanResources(spec);
   if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
     return s;
   }
   return CheckOnDevice(spec.train.device, [&]() -> absl::Status {
-    const absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
-    if (!corpus.ok()) return corpus.status();
-    if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
-    if (absl::Status s = CheckRestoring(spec, **corpus); !s.ok()) return s;
+    ASSIGN_OR_RETURN(const std::shared_ptr<const Corpus> corpus, OpenCorpus(spec));
+    RETURN_IF_ERROR(CheckTraining(spec, *corpus));
+    RETURN_IF_ERROR(CheckRestoring(spec, *corpus));
     return CheckGpus(spec.train.device, {plan});
   });
 }
@@ -184,9 +183,8 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
     if (run.seed != campaign.seeds.front()) break;
     auto& corpus = opened[{run.spec.data.source, run.spec.data.eval, run.spec.model.vocab}];
     if (corpus == nullptr) {
-      absl::StatusOr<std::shared_ptr<const Corpus>> read = OpenCorpus(run.spec);
-      if (!read.ok()) return read.status();
-      corpus = *std::move(read);
+      ASSIGN_OR_RETURN(std::shared_ptr<const Corpus> read, OpenCorpus(run.spec));
+      corpus = std::move(read);
     }
     const absl::Status taken = CheckOnDevice(run.spec.train.device, [&] {
       absl::Status status = CheckTraining(run.spec, *corpus);

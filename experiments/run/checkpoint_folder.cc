@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "absl/strings/numbers.h"
+#include "base/status_macros.h"
 #include "pp_group/state/checkpoint.h"
 
 namespace longhaul {
@@ -150,7 +151,7 @@ absl::Status CheckpointFolder::Remove(int64_t step) {
 
 absl::Status CheckpointFolder::RemoveAll() {
   for (const int64_t step : AnySteps()) {
-    if (absl::Status s = Remove(step); !s.ok()) return s;
+    RETURN_IF_ERROR(Remove(step));
   }
   return absl::OkStatus();
 }

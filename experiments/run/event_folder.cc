@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "compressors/isa.h"
 #include "experiments/record/record.h"
 #include "experiments/run/machine_check.h"
@@ -82,9 +83,8 @@ absl::StatusOr<EventFile> Skim(const std::string& path, Met* met) {
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.ok()) return ErrnoStatus("events: open " + path, errno);
   file.alive = flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  const absl::Status read = ForEachEvent(
-      path, [&](const nlohmann::json& event) { Observe(event, file, met); }, &file.torn);
-  if (!read.ok()) return read;
+  RETURN_IF_ERROR(ForEachEvent(
+      path, [&](const nlohmann::json& event) { Observe(event, file, met); }, &file.torn));
   if (met->attempt != 0 && file.rank < 0) {
     return absl::DataLossError(fmt::format("{}:1: want the event 'worker' first", path));
   }
@@ -150,7 +150,7 @@ absl::StatusOr<Fd> OpenEventFile(const std::string& folder, const RunSpec& spec,
   if (error) {
     return absl::PermissionDeniedError(fmt::format("events: make {}: {}", folder, error.message()));
   }
-  if (absl::Status s = PutSpec(folder, ToToml(spec)); !s.ok()) return s;
+  RETURN_IF_ERROR(PutSpec(folder, ToToml(spec)));
   std::string path = fmt::format("{}/rank-{:05}-XXXXXX.jsonl", folder, rank);
   Fd fd(mkostemps(path.data(), /*suffixlen=*/6, O_APPEND | O_CLOEXEC));
   if (!fd.ok()) return ErrnoStatus("events: make " + path, errno);
@@ -173,8 +173,7 @@ absl::StatusOr<Fd> OpenEventFile(const std::string& folder, const RunSpec& spec,
 }
 
 absl::StatusOr<EventFolder> ReadEventFolder(const std::string& folder) {
-  const auto paths = EventPaths(folder);
-  if (!paths.ok()) return paths.status();
+  ASSIGN_OR_RETURN(const auto paths, EventPaths(folder));
   EventFolder found;
   found.spec_toml = ReadWhole(folder + "/" + kSpecFile);
   if (found.spec_toml.empty()) {
@@ -182,17 +181,16 @@ absl::StatusOr<EventFolder> ReadEventFolder(const std::string& folder) {
         "events in {}: no {} there; workers write it beside their events", folder, kSpecFile));
   }
   std::map<int64_t, Attempt> attempts;
-  for (const std::string& path : *paths) {
+  for (const std::string& path : paths) {
     Met met;
-    absl::StatusOr<EventFile> file = Skim(path, &met);
-    if (!file.ok()) return file.status();
+    ASSIGN_OR_RETURN(EventFile file, Skim(path, &met));
     if (met.attempt == 0) {
-      found.never_met.push_back(*std::move(file));
+      found.never_met.push_back(std::move(file));
       continue;
     }
     Attempt& attempt =
         attempts.try_emplace(met.attempt, Attempt{.id = met.attempt, .files = {}}).first->second;
-    const auto [at, fresh] = attempt.files.try_emplace({met.life, file->rank}, *file);
+    const auto [at, fresh] = attempt.files.try_emplace({met.life, file.rank}, file);
     if (!fresh) {
       return absl::DataLossError(
           fmt::format("events: {} and {} are of one rank and one start", at->second.path, path));

@@ -14,6 +14,7 @@
 #include <absl/strings/str_join.h>
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
 #include "experiments/run/endings.h"
@@ -82,10 +83,9 @@ absl::Status Verify(LinkPhase phase, const RunSpec& spec, const Emulator& emulat
                     EventSink& sink) {
   VerifyOptions options;
   options.pairs = UsedPairs(spec);
-  absl::StatusOr<std::vector<PathVerdict>> verdicts = VerifyLinks(emulator, options);
-  if (!verdicts.ok()) return verdicts.status();
+  ASSIGN_OR_RETURN(std::vector<PathVerdict> verdicts, VerifyLinks(emulator, options));
   std::vector<std::string> bad;
-  for (const PathVerdict& v : *verdicts) {
+  for (const PathVerdict& v : verdicts) {
     EmitLink(phase, emulator.topology(), v, sink);
     if (!v.ok) bad.push_back(fmt::format("link {} > {}: {}", v.from, v.to, v.why));
   }
@@ -181,9 +181,8 @@ class PathMeter {
 
 // What the kernel really gave the nodes, and how deep each used path's queue is.
 absl::Status EmitHostFacts(const RunSpec& spec, const Emulator& emulator, EventSink& sink) {
-  absl::StatusOr<HostFacts> facts = ReadHostFacts(emulator);
-  if (!facts.ok()) return facts.status();
-  for (auto [name, text] : Describe(*facts)) {
+  ASSIGN_OR_RETURN(HostFacts facts, ReadHostFacts(emulator));
+  for (auto [name, text] : Describe(facts)) {
     std::replace(name.begin(), name.end(), ' ', '_');
     EmitFact(sink, name == "emulator" ? name : "node_" + name, text);
   }
@@ -208,17 +207,15 @@ int64_t UnreadOfAll(const Emulator& emulator) {
 }
 
 absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec) {
-  absl::StatusOr<Topology> topology = MeshNamed(spec.net.profile, RankCount(spec));
-  if (!topology.ok()) return topology.status();
-  if (absl::Status s = CheckFiles(spec, {Names::kLinks}); !s.ok()) return s;
-  const absl::StatusOr<EmulatorKind> kind = ChooseEmulator(spec, *topology);
-  if (!kind.ok()) return kind.status();
+  ASSIGN_OR_RETURN(Topology topology, MeshNamed(spec.net.profile, RankCount(spec)));
+  RETURN_IF_ERROR(CheckFiles(spec, {Names::kLinks}));
+  ASSIGN_OR_RETURN(const EmulatorKind kind, ChooseEmulator(spec, topology));
   const std::optional<TapCeiling> ceiling = LoadTapCeiling();
-  if (*kind == EmulatorKind::kTap && ceiling) {
-    if (absl::Status s = CheckRates(*topology, *ceiling); !s.ok()) return s;
+  if (kind == EmulatorKind::kTap && ceiling) {
+    RETURN_IF_ERROR(CheckRates(topology, *ceiling));
   }
   const std::string& control = spec.net.congestion_control;
-  return BuildEmulator(*kind, *topology,
+  return BuildEmulator(kind, topology,
                        {.congestion_control = control == "system" ? "" : control,
                         .slow_start_after_idle = spec.net.slow_start_after_idle,
                         .seed = static_cast<uint64_t>(spec.seed)});
@@ -226,30 +223,29 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec) {
 
 absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd,
                  FdEventSink& sink) {
-  absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildLinks(spec);
-  if (!emulator.ok()) return emulator.status();
-  if (absl::Status s = NameNodes((*emulator)->topology()); !s.ok()) return s;
-  EmitFact(sink, "emulator_scheduling", std::string((*emulator)->scheduling()));
-  if (absl::Status s = EmitHostFacts(spec, **emulator, sink); !s.ok()) return s;
-  const absl::Status before = Verify(LinkPhase::kBefore, spec, **emulator, sink);
+  ASSIGN_OR_RETURN(std::unique_ptr<Emulator> emulator, BuildLinks(spec));
+  RETURN_IF_ERROR(NameNodes(emulator->topology()));
+  EmitFact(sink, "emulator_scheduling", std::string(emulator->scheduling()));
+  RETURN_IF_ERROR(EmitHostFacts(spec, *emulator, sink));
+  const absl::Status before = Verify(LinkPhase::kBefore, spec, *emulator, sink);
   const bool train_anyway = spec.net.out_of_bounds == "flag" && absl::IsAborted(before);
   if (!before.ok() && !train_anyway) return before;
 
-  const Lateness untrained = (*emulator)->lateness();
-  const int64_t unread = UnreadOfAll(**emulator);
-  PathMeter meter(spec, **emulator, sink);
-  WorkerPool workers(spec, **emulator, sink, events_fd,
+  const Lateness untrained = emulator->lateness();
+  const int64_t unread = UnreadOfAll(*emulator);
+  PathMeter meter(spec, *emulator, sink);
+  WorkerPool workers(spec, *emulator, sink, events_fd,
                      [&meter](const std::string& phase) { meter.OnPhase(phase); });
-  if (absl::Status s = workers.StartAll(checkpoint_directory); !s.ok()) return s;
+  RETURN_IF_ERROR(workers.StartAll(checkpoint_directory));
   const absl::Status trained = workers.WaitForAll(GraceToEnd(spec));
   // An emulator whose thread stands still would be waited for without end.
   if (absl::IsDeadlineExceeded(trained)) _exit(1);
   if (!trained.ok()) return trained;
-  const Lateness late = (*emulator)->lateness();
+  const Lateness late = emulator->lateness();
   const absl::Status punctual = JudgeLateness(untrained, late, sink);
   const absl::Status read =
-      JudgeUnread(unread, UnreadOfAll(**emulator), late.frames - untrained.frames, sink);
-  const absl::Status after = Verify(LinkPhase::kAfter, spec, **emulator, sink);
+      JudgeUnread(unread, UnreadOfAll(*emulator), late.frames - untrained.frames, sink);
+  const absl::Status after = Verify(LinkPhase::kAfter, spec, *emulator, sink);
   return NoEvidence({before, punctual, read, after});
 }
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -69,14 +71,14 @@ absl::Status LinkFaults::MendDue(absl::Duration now) {
   while (next_end() <= now) {
     const auto due = std::find_if(active_.begin(), active_.end(),
                                   [now](const auto& fault) { return fault.second <= now; });
-    if (absl::Status s = Mend(due->first); !s.ok()) return s;
+    RETURN_IF_ERROR(Mend(due->first));
   }
   return absl::OkStatus();
 }
 
 absl::Status LinkFaults::MendAll() {
   while (!active_.empty()) {
-    if (absl::Status s = Mend(active_.begin()->first); !s.ok()) return s;
+    RETURN_IF_ERROR(Mend(active_.begin()->first));
   }
   return absl::OkStatus();
 }

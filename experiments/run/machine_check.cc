@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/cuda/cuda_codec.h"
 #include "compressors/isa.h"
 #include "experiments/run/reader.h"
@@ -31,16 +32,13 @@ std::string CpuModel() {
 
 // Runs in the lab: what would carry a run's links, or why nothing can.
 absl::StatusOr<std::string> TryEmulator() {
-  absl::StatusOr<EmulatorKind> kind = ProbeEmulatorKind();
-  if (!kind.ok()) return kind.status();
-  absl::StatusOr<Topology> topology = UniformTopology("regional", 2);
-  if (!topology.ok()) return topology.status();
-  absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildEmulator(*kind, *topology);
-  if (!emulator.ok()) return emulator.status();
+  ASSIGN_OR_RETURN(EmulatorKind kind, ProbeEmulatorKind());
+  ASSIGN_OR_RETURN(Topology topology, UniformTopology("regional", 2));
+  ASSIGN_OR_RETURN(std::unique_ptr<Emulator> emulator, BuildEmulator(kind, topology));
   return fmt::format(
       "{}, scheduling {}",
-      *kind == EmulatorKind::kNetem ? "kernel netem" : "no sch_netem here: the tap emulator",
-      (*emulator)->scheduling());
+      kind == EmulatorKind::kNetem ? "kernel netem" : "no sch_netem here: the tap emulator",
+      emulator->scheduling());
 }
 
 MachineCheck CheckFigures() {

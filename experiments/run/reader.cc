@@ -18,6 +18,8 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -64,11 +66,10 @@ struct CommandOfReader {
 };
 
 absl::StatusOr<CommandOfReader> CommandFor(std::vector<std::string> words) {
-  const absl::StatusOr<std::string> folder = FolderOfPackage();
-  if (!folder.ok()) return folder.status();
+  ASSIGN_OR_RETURN(const std::string folder, FolderOfPackage());
   const std::optional<std::string> named = TakePython(&words);
   CommandOfReader command{.python = named ? *named : ReaderPython(), .words = {}};
-  command.words = {command.python, "-B", "-c", kStart, *folder};
+  command.words = {command.python, "-B", "-c", kStart, folder};
   command.words.insert(command.words.end(), words.begin(), words.end());
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -118,32 +119,29 @@ std::string ReaderPython() {
 }
 
 absl::Status BecomeReader(std::vector<std::string> words) {
-  absl::StatusOr<CommandOfReader> command = CommandFor(std::move(words));
-  if (!command.ok()) return command.status();
-  execvp(command->python.c_str(), Argv(command->words).data());
-  return CannotStart(command->python, errno);
+  ASSIGN_OR_RETURN(CommandOfReader command, CommandFor(std::move(words)));
+  execvp(command.python.c_str(), Argv(command.words).data());
+  return CannotStart(command.python, errno);
 }
 
 absl::StatusOr<ReaderAnswer> AskReader(std::vector<std::string> words, const std::string& input) {
-  absl::StatusOr<CommandOfReader> command = CommandFor(std::move(words));
-  if (!command.ok()) return command.status();
-  const absl::StatusOr<int> in = InMemory(input);
-  if (!in.ok()) return in.status();
+  ASSIGN_OR_RETURN(CommandOfReader command, CommandFor(std::move(words)));
+  ASSIGN_OR_RETURN(const int in, InMemory(input));
   std::array<int, 2> out{};
   if (pipe2(out.data(), O_CLOEXEC) != 0) {
-    close(*in);
+    close(in);
     return absl::UnavailableError(fmt::format("make a pipe for Python: {}", std::strerror(errno)));
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, *in, 0);
+  posix_spawn_file_actions_adddup2(&actions, in, 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   pid_t child = 0;
-  const int error = posix_spawnp(&child, command->python.c_str(), &actions, nullptr,
-                                 Argv(command->words).data(), environ);
+  const int error = posix_spawnp(&child, command.python.c_str(), &actions, nullptr,
+                                 Argv(command.words).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   unsetenv("LONGHAUL_READS");
-  close(*in);
+  close(in);
   close(out[1]);
   ReaderAnswer answer;
   std::array<char, 1 << 14> part{};
@@ -154,7 +152,7 @@ absl::StatusOr<ReaderAnswer> AskReader(std::vector<std::string> words, const std
     answer.output.append(part.data(), static_cast<size_t>(got));
   }
   close(out[0]);
-  if (error != 0) return CannotStart(command->python, error);
+  if (error != 0) return CannotStart(command.python, error);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

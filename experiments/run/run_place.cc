@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/record/record.h"
@@ -39,9 +40,8 @@ absl::StatusOr<bool> HasEnded(const Record& record, const RunRow& run, const Run
     case RunStatus::kDiverged:
       return true;
     case RunStatus::kInvalid: {
-      absl::StatusOr<StepCoverage> steps = record.Coverage(run.id, 1, Steps(spec));
-      if (!steps.ok()) return steps.status();
-      return steps->last == Steps(spec);
+      ASSIGN_OR_RETURN(StepCoverage steps, record.Coverage(run.id, 1, Steps(spec)));
+      return steps.last == Steps(spec);
     }
     default:
       return false;
@@ -52,18 +52,15 @@ absl::StatusOr<bool> HasEnded(const Record& record, const RunRow& run, const Run
 absl::StatusOr<std::optional<RunRow>> FindEarlier(const Record& record, const RunRow& row,
                                                   const std::optional<CheckpointFolder>& folder) {
   if (folder && folder->owner()) {
-    absl::StatusOr<std::optional<int64_t>> run =
-        record.RunWithFact(kIdentityFact, folder->owner()->identity);
-    if (!run.ok()) return run.status();
-    if (!*run) return std::optional<RunRow>();
-    absl::StatusOr<RunRow> owner = record.Run(**run);
-    if (!owner.ok()) return owner.status();
-    return std::optional<RunRow>(*std::move(owner));
+    ASSIGN_OR_RETURN(std::optional<int64_t> run,
+                     record.RunWithFact(kIdentityFact, folder->owner()->identity));
+    if (!run) return std::optional<RunRow>();
+    ASSIGN_OR_RETURN(RunRow owner, record.Run(*run));
+    return std::optional<RunRow>(std::move(owner));
   }
   if (folder && !folder->AnySteps().empty()) return std::optional<RunRow>();  // nobody knows whose
-  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.experiment_id);
-  if (!runs.ok()) return runs.status();
-  for (auto run = runs->rbegin(); run != runs->rend(); ++run) {
+  ASSIGN_OR_RETURN(std::vector<RunRow> runs, record.Runs(row.experiment_id));
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     if (run->arm == row.arm && run->spec_toml == row.spec_toml) return std::optional<RunRow>(*run);
   }
   return std::optional<RunRow>();
@@ -83,14 +80,13 @@ absl::Status Refuse(const std::string& whose, const std::string& folder, bool al
 // A new row, which owns the folder from now on.
 absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
   if (place.checkpoints) row.facts[kIdentityFact] = NewIdentity();
-  absl::StatusOr<int64_t> run = record.BeginRun(row);
-  if (!run.ok()) return run.status();
-  place.run = *run;
+  ASSIGN_OR_RETURN(int64_t run, record.BeginRun(row));
+  place.run = run;
   if (!place.checkpoints) return absl::OkStatus();
   absl::Status owned = place.checkpoints->SetOwner(
-      {.identity = row.facts[kIdentityFact], .text = OwnerText(*run, row, record)});
+      {.identity = row.facts[kIdentityFact], .text = OwnerText(run, row, record)});
   if (!owned.ok()) {
-    (void)record.FinishRun(*run, RunStatus::kFailed, std::string(owned.message()));
+    (void)record.FinishRun(run, RunStatus::kFailed, std::string(owned.message()));
   }
   return owned;
 }
@@ -100,17 +96,15 @@ absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
 // then has a checkpoint of the step and no row.
 absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, const RunSpec& spec,
                                     int64_t first, int64_t step) {
-  absl::StatusOr<std::vector<RoundRow>> rounds = record.Rounds(run.id);
-  if (!rounds.ok()) return rounds.status();
+  ASSIGN_OR_RETURN(std::vector<RoundRow> rounds, record.RowsOf<RoundRow>(run.id));
   int64_t there = 0, rows = StepRows(spec);
-  for (const RoundRow& round : *rounds) {
+  for (const RoundRow& round : rounds) {
     there += round.last_step <= step;
     if (round.last_step == step) rows = round.member_count() * spec.schedule.stages;
   }
-  absl::StatusOr<StepCoverage> last = record.Coverage(run.id, step, step);
-  if (!last.ok()) return last.status();
+  ASSIGN_OR_RETURN(StepCoverage last, record.Coverage(run.id, step, step));
   const OuterPlan plan = OuterPlanOf(spec);
-  return there == plan.RoundsBy(step) - plan.RoundsBy(first - 1) && last->rows == rows;
+  return there == plan.RoundsBy(step) - plan.RoundsBy(first - 1) && last.rows == rows;
 }
 
 // True: the record has every step up to the checkpoint, and what the crossings had counted then.
@@ -121,27 +115,24 @@ absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const Run
     first = std::atoll(partial.c_str());
     if (step == first - 1) return true;  // where it began
   }
-  absl::StatusOr<StepCoverage> steps = record.Coverage(run.id, first, step);
-  if (!steps.ok()) return steps.status();
+  ASSIGN_OR_RETURN(StepCoverage steps, record.Coverage(run.id, first, step));
   if (spec.outer.on_group_loss == "continue") {
     absl::StatusOr<bool> whole = RoundsRecorded(record, run, spec, first, step);
     if (!whole.ok() || !*whole) return whole;
-  } else if (steps->rows != (step - first + 1) * StepRows(spec)) {
+  } else if (steps.rows != (step - first + 1) * StepRows(spec)) {
     return false;
   }
   if (spec.workers() == 1) return true;  // nothing crosses
-  absl::StatusOr<std::vector<CrossingRow>> crossings = record.CheckpointCrossings(run.id, step);
-  if (!crossings.ok()) return crossings.status();
-  return !crossings->empty();
+  ASSIGN_OR_RETURN(std::vector<CrossingRow> crossings, record.CheckpointCrossings(run.id, step));
+  return !crossings.empty();
 }
 
 absl::Status DropUnrecorded(const Record& record, const RunRow& run, const RunSpec& spec,
                             RunPlace& place) {
   for (const int64_t step : place.checkpoints->AnySteps()) {
-    absl::StatusOr<bool> recorded = Recorded(record, run, spec, step);
-    if (!recorded.ok()) return recorded.status();
-    if (*recorded) continue;
-    if (absl::Status s = place.checkpoints->Remove(step); !s.ok()) return s;
+    ASSIGN_OR_RETURN(bool recorded, Recorded(record, run, spec, step));
+    if (recorded) continue;
+    RETURN_IF_ERROR(place.checkpoints->Remove(step));
     place.notices.push_back(fmt::format(
         "the checkpoint of step {} is removed: the record has not all that came before it", step));
   }
@@ -161,9 +152,8 @@ absl::Status CheckSameFiles(const RunRow& earlier, const RunRow& row) {
 
 // Links that an earlier part found out of bounds still make the run's times no evidence.
 absl::Status KeepEarlierLinks(Record& record, int64_t run) {
-  absl::StatusOr<std::vector<LinkRow>> links = record.Links(run);
-  if (!links.ok()) return links.status();
-  for (const LinkRow& link : *links) {
+  ASSIGN_OR_RETURN(std::vector<LinkRow> links, record.RowsOf<LinkRow>(run));
+  for (const LinkRow& link : links) {
     if (link.ok) continue;
     return record.AddFacts(run, {{kEarlierLinksFact, fmt::format("link {} > {}: {}", link.src_node,
                                                                  link.dst_node, link.why)}});
@@ -173,7 +163,7 @@ absl::Status KeepEarlierLinks(Record& record, int64_t run) {
 
 absl::Status TakeOver(Record& record, const RunRow& earlier, const RunRow& row, const RunSpec& spec,
                       RunPlace& place) {
-  if (absl::Status s = record.ResumeRun(earlier.id); !s.ok()) return s;
+  RETURN_IF_ERROR(record.ResumeRun(earlier.id));
   place.run = earlier.id;
   absl::Status s = DropUnrecorded(record, earlier, spec, place);
   if (s.ok()) s = KeepEarlierLinks(record, earlier.id);
@@ -207,19 +197,17 @@ absl::Status TakeOver(Record& record, const RunRow& earlier, const RunRow& row, 
 
 absl::StatusOr<RunPlace> Resume(Record& record, const RunRow& row, const RunSpec& spec,
                                 RunPlace place) {
-  absl::StatusOr<std::optional<RunRow>> earlier = FindEarlier(record, row, place.checkpoints);
-  if (!earlier.ok()) return earlier.status();
-  if (*earlier) {
-    if (absl::Status s = CheckSameFiles(**earlier, row); !s.ok()) return s;
-    absl::StatusOr<bool> ended = HasEnded(record, **earlier, spec);
-    if (!ended.ok()) return ended.status();
-    if (*ended) {
-      place.run = (*earlier)->id;
+  ASSIGN_OR_RETURN(std::optional<RunRow> earlier, FindEarlier(record, row, place.checkpoints));
+  if (earlier) {
+    RETURN_IF_ERROR(CheckSameFiles(*earlier, row));
+    ASSIGN_OR_RETURN(bool ended, HasEnded(record, *earlier, spec));
+    if (ended) {
+      place.run = earlier->id;
       place.finished = true;
-      place.status = (*earlier)->status;
-      place.notices.push_back(
-          fmt::format("run {} has finished: {}{}{}", place.run, ToString(place.status),
-                      (*earlier)->reason.empty() ? "" : ", ", (*earlier)->reason));
+      place.status = earlier->status;
+      place.notices.push_back(fmt::format("run {} has finished: {}{}{}", place.run,
+                                          ToString(place.status),
+                                          earlier->reason.empty() ? "" : ", ", earlier->reason));
       return place;
     }
   }
@@ -227,8 +215,8 @@ absl::StatusOr<RunPlace> Resume(Record& record, const RunRow& row, const RunSpec
     return absl::InvalidArgumentError(
         "--resume: this spec writes no checkpoints; set checkpoint.every_steps");
   }
-  if (*earlier) {
-    if (absl::Status s = TakeOver(record, **earlier, row, spec, place); !s.ok()) return s;
+  if (earlier) {
+    RETURN_IF_ERROR(TakeOver(record, *earlier, row, spec, place));
     return place;
   }
   RunRow fresh = row;
@@ -244,27 +232,24 @@ absl::StatusOr<RunPlace> Resume(Record& record, const RunRow& row, const RunSpec
                     "will be partial, steps {} to {}",
                     place.checkpoints->path(), steps.back() + 1, Steps(spec)));
   }
-  if (absl::Status s = Begin(record, std::move(fresh), place); !s.ok()) return s;
+  RETURN_IF_ERROR(Begin(record, std::move(fresh), place));
   return place;
 }
 
 absl::StatusOr<RunPlace> StartAnew(Record& record, const RunRow& row, const RunSpec& spec,
                                    RunPlace place) {
   if (place.checkpoints && !place.checkpoints->AnySteps().empty()) {
-    absl::StatusOr<std::optional<RunRow>> earlier = FindEarlier(record, row, place.checkpoints);
-    if (!earlier.ok()) return earlier.status();
+    ASSIGN_OR_RETURN(std::optional<RunRow> earlier, FindEarlier(record, row, place.checkpoints));
     const std::string& folder = place.checkpoints->path();
-    if (!*earlier) return Refuse("a run that this record does not have", folder, false);
-    absl::StatusOr<bool> ended = HasEnded(record, **earlier, spec);
-    if (!ended.ok()) return ended.status();
-    const std::string whose =
-        fmt::format("run {} ({})", (*earlier)->id, ToString((*earlier)->status));
-    if (!*ended) return Refuse(whose, folder, false);
-    if (absl::Status s = place.checkpoints->RemoveAll(); !s.ok()) return s;
+    if (!earlier) return Refuse("a run that this record does not have", folder, false);
+    ASSIGN_OR_RETURN(bool ended, HasEnded(record, *earlier, spec));
+    const std::string whose = fmt::format("run {} ({})", earlier->id, ToString(earlier->status));
+    if (!ended) return Refuse(whose, folder, false);
+    RETURN_IF_ERROR(place.checkpoints->RemoveAll());
     place.notices.push_back(
         fmt::format("the checkpoints of {}, which has ended, make room in {}", whose, folder));
   }
-  if (absl::Status s = Begin(record, row, place); !s.ok()) return s;
+  RETURN_IF_ERROR(Begin(record, row, place));
   return place;
 }
 

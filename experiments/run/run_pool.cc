@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/run/branches.h"
 #include "experiments/run/gpu_sharing.h"
 #include "experiments/run/gpu_spread.h"
@@ -46,16 +47,15 @@ absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& pla
 // Reads what a run has to say. True: it is over, and `outcome` says how.
 absl::StatusOr<bool> Follow(Running& running, CampaignProgress& progress, absl::Status* outcome) {
   const int64_t last_stage = running.planned->spec.schedule.stages - 1;
-  absl::StatusOr<EventReader::More> more = running.process->Read([&](const nlohmann::json& event) {
+  ASSIGN_OR_RETURN(EventReader::More more, running.process->Read([&](const nlohmann::json& event) {
     running.recorder->Observe(event);
     if (event.value("event", "") != "step" || event.value("stage", -1) != last_stage) return;
     const int64_t tokens = event.value("tokens", int64_t{0});
     running.tokens_seen += tokens;
     progress.tokens_done += tokens;
-  });
-  if (!more.ok()) return more.status();
-  if (absl::Status s = running.recorder->Flush(); !s.ok()) return s;
-  if (*more == EventReader::More::kYes) return false;
+  }));
+  RETURN_IF_ERROR(running.recorder->Flush());
+  if (more == EventReader::More::kYes) return false;
   *outcome = running.recorder->Finish(running.process->Finish());
   return true;
 }
@@ -125,9 +125,8 @@ class Pool {
 
 // By living runs of this campaign, here and in other processes on this machine.
 absl::StatusOr<int64_t> Pool::BusyCores() {
-  absl::StatusOr<std::vector<RunRow>> runs = record_.Runs(experiment_);
-  if (!runs.ok()) return runs.status();
-  return CoresBusy(*runs, ReadRunHost().host);
+  ASSIGN_OR_RETURN(std::vector<RunRow> runs, record_.Runs(experiment_));
+  return CoresBusy(runs, ReadRunHost().host);
 }
 
 bool Pool::Fits(const PlannedRun& next, int64_t busy) const {
@@ -164,32 +163,29 @@ absl::Status Pool::Fill() {
   if (absl::StatusOr<int> settled = record_.SettleDeadRuns(); !settled.ok()) {
     return settled.status();
   }
-  absl::StatusOr<int64_t> busy = BusyCores();
-  if (!busy.ok()) return busy.status();
+  ASSIGN_OR_RETURN(int64_t busy, BusyCores());
   progress_.elsewhere = 0;
   std::vector<const PlannedRun*> left;
   bool full = false;
   for (const PlannedRun* planned : todo_) {
-    full = full || !Fits(*planned, *busy);
+    full = full || !Fits(*planned, busy);
     const bool waits = MustWait(*planned);
-    absl::StatusOr<Claim> claim =
-        full || waits ? record_.LookUpClaim(experiment_, planned->arm, planned->seed)
-                      : record_.ClaimRun(Row(*planned));
-    if (!claim.ok()) return claim.status();
-    if (claim->outcome == Claim::Outcome::kFinished) {
+    ASSIGN_OR_RETURN(Claim claim,
+                     full || waits ? record_.LookUpClaim(experiment_, planned->arm, planned->seed)
+                                   : record_.ClaimRun(Row(*planned)));
+    if (claim.outcome == Claim::Outcome::kFinished) {
       Leave(*planned);
       continue;
     }
-    if (claim->outcome == Claim::Outcome::kElsewhere) ++progress_.elsewhere;
-    if (claim->outcome == Claim::Outcome::kElsewhere || full || waits) {
+    if (claim.outcome == Claim::Outcome::kElsewhere) ++progress_.elsewhere;
+    if (claim.outcome == Claim::Outcome::kElsewhere || full || waits) {
       left.push_back(planned);
       continue;
     }
-    absl::StatusOr<Running> started =
-        Start(record_, claim->run, *planned, branches_.Of(*planned), gpus_.Take());
-    if (!started.ok()) return started.status();
-    running_.push_back(*std::move(started));
-    *busy += CoresNeeded(planned->spec);
+    ASSIGN_OR_RETURN(Running started,
+                     Start(record_, claim.run, *planned, branches_.Of(*planned), gpus_.Take()));
+    running_.push_back(std::move(started));
+    busy += CoresNeeded(planned->spec);
   }
   todo_ = std::move(left);
   return absl::OkStatus();
@@ -213,9 +209,8 @@ bool Pool::Wait(const CancelSignal& cancel, std::vector<size_t>& ready) {
 
 absl::Status Pool::Read(size_t i) {
   absl::Status outcome;
-  absl::StatusOr<bool> over = Follow(running_[i], progress_, &outcome);
-  if (!over.ok()) return over.status();
-  if (!*over) return absl::OkStatus();
+  ASSIGN_OR_RETURN(bool over, Follow(running_[i], progress_, &outcome));
+  if (!over) return absl::OkStatus();
   const bool an_outcome = absl::IsOutOfRange(outcome) ||
                           (limits_.invalid_is_outcome && absl::IsFailedPrecondition(outcome));
   if (!outcome.ok() && !an_outcome && failure_.ok()) {

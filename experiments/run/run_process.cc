@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/launch/program_run.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/run/memory_plan.h"
@@ -64,15 +65,15 @@ void LeaveTerminalSignals() {
 absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& checkpoint_directory,
                                    const Branching& branching, int events_fd) {
   if (spec.program) {
-    const absl::StatusOr<LabProcess> lab = StartLab(
-        [&spec, events_fd, outside = PidNamespace()] {
-          LeaveTerminalSignals();
-          dup2(STDERR_FILENO, STDOUT_FILENO);
-          return ProgramMain(spec, events_fd, outside);
-        },
-        {events_fd}, LabLifetime::kWithCaller, {}, LabNetwork::kCallers);
-    if (!lab.ok()) return lab.status();
-    return lab->pid;
+    ASSIGN_OR_RETURN(const LabProcess lab,
+                     StartLab(
+                         [&spec, events_fd, outside = PidNamespace()] {
+                           LeaveTerminalSignals();
+                           dup2(STDERR_FILENO, STDOUT_FILENO);
+                           return ProgramMain(spec, events_fd, outside);
+                         },
+                         {events_fd}, LabLifetime::kWithCaller, {}, LabNetwork::kCallers));
+    return lab.pid;
   }
   if (spec.net.transport == "loopback") {
     const pid_t parent = getpid();
@@ -83,15 +84,15 @@ absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& check
   }
   // By our /proc, which the lab cannot see.
   const Fd own_stat(open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
-  absl::StatusOr<LabProcess> lab = StartLab(
-      [&] {
-        LeaveTerminalSignals();
-        dup2(STDERR_FILENO, STDOUT_FILENO);
-        return LabMain(spec, checkpoint_directory, events_fd, own_stat.get());
-      },
-      {events_fd, own_stat.get()});
-  if (!lab.ok()) return lab.status();
-  return lab->pid;
+  ASSIGN_OR_RETURN(LabProcess lab, StartLab(
+                                       [&] {
+                                         LeaveTerminalSignals();
+                                         dup2(STDERR_FILENO, STDOUT_FILENO);
+                                         return LabMain(spec, checkpoint_directory, events_fd,
+                                                        own_stat.get());
+                                       },
+                                       {events_fd, own_stat.get()}));
+  return lab.pid;
 }
 
 }  // namespace
@@ -107,7 +108,7 @@ absl::StatusOr<std::unique_ptr<RunProcess>> RunProcess::Start(
     return pid.status();
   }
   std::unique_ptr<RunProcess> run(new RunProcess(spec, *pid, events[0]));
-  if (absl::Status s = run->Watch(); !s.ok()) return s;
+  RETURN_IF_ERROR(run->Watch());
   return run;
 }
 
@@ -226,7 +227,7 @@ absl::Status RunProcess::Finish() {
         "until then is recorded",
         cause_.last_step(), getpid(), absl::ToDoubleSeconds(deadline_)));
   }
-  if (absl::Status s = cause_.status(); !s.ok()) return s;
+  RETURN_IF_ERROR(cause_.status());
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   // A lab ends with 128 + the signal that ended the process with its links.
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "compressors/isa.h"
 #include "experiments/record/row_json.h"
 #include "experiments/run/ledgers.h"
@@ -51,73 +52,79 @@ RunRecorder::RunRecorder(Record& record, int64_t run, const RunSpec& spec)
       crossings_(spec.ranks(), spec.outer.codec),
       faults_(OuterPlanOf(spec), spec.schedule.stages, [] { return MonotonicClock().Now(); }) {}
 
-void RunRecorder::Observe(const json& event) {
-  const std::string kind = event.value("event", "");
-  if (kind == "step") {
-    steps_.push_back(RowFrom<StepRow>(event));
-    faults_.SeeStep(steps_.back());
-    if (event.contains(kSimulatedSecond)) simulated_.push_back(RowFrom<SimulatedRow>(event));
-  }
-  if (kind == "fault") faults_.SeeFault(RowFrom<FaultRow>(event));
-  if (kind == "round") {
-    rounds_.push_back(RowFrom<RoundRow>(event));
-    repeated_exchanges_ += rounds_.back().attempts - 1;
-  }
-  if (kind == "codec_switch") switches_.push_back(RowFrom<CodecSwitchRow>(event));
-  if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
-  if (kind == "crossing") crossings_.Observe(RowFrom<CrossingCount>(event));
-  if (kind == "told_crossing") told_crossings_.push_back(RowFrom<CrossingRow>(event));
-  if (kind == "error") errors_.push_back(RowFrom<CrossingErrorRow>(event));
-  const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
-  (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).Observe(event);
-  if (kind == "checkpoint") {
-    checkpoints_[event.value("step", int64_t{0})].ranks.insert(event.value("rank", int64_t{0}));
-  }
-  if (kind == "stillness") {
-    double& longest = longest_still_s_[event.value("rank", int64_t{0})];  // of all its lives
-    longest = std::max(longest, event.value("longest_s", 0.0));
-    for (const char* fact : kDisturbanceFacts) {
-      if (event.contains(fact)) SeeDisturbance(fact, event.value(fact, 0.0));
-    }
-  }
-  if (kind == "fact") {
-    const json& value = event["value"];
-    const std::string key = event.value("key", "");
-    facts_[key] = value.is_string() ? value.get<std::string>() : value.dump();
-    if (key == "resumed_from_step" && value.is_number()) {
-      resumption_ = SeeResumption(value.get<int64_t>());
-    }
-    if (key == kRestoredStepFact && value.is_number()) restored_ = value.get<int64_t>();
-  }
-  if (kind == "started") {
-    facts_["node_of_rank_" + std::to_string(event.value("rank", 0))] = event.value("node", "");
-  }
-  if (kind == "kernel") {
-    const std::string key = "rank_" + std::to_string(event.value("rank", 0)) + "_" +
-                            event.value("phase", "") + "_interface_";
-    facts_[key + "tx_bytes"] = std::to_string(event.value("tx_bytes", int64_t{0}));
-    facts_[key + "rx_bytes"] = std::to_string(event.value("rx_bytes", int64_t{0}));
-  }
-  if (kind == "evaluation") {
-    evaluations_.push_back(RowFrom<EvaluationRow>(event));
-    losses_[std::string(ToString(evaluations_.back().codec))] = evaluations_.back().loss_nat;
-  }
+// What an event of each kind does; a kind that is not here is no fact of the record.
+const std::map<std::string, void (*)(RunRecorder&, const json&)>& RunRecorder::Observers() {
+  using Self = RunRecorder;
+  static const std::map<std::string, void (*)(Self&, const json&)> observers = {
+      {"link", Keep<LinkRow>},
+      {"error", Keep<CrossingErrorRow>},
+      {"step",
+       [](Self& r, const json& e) {
+         Keep<StepRow>(r, e);
+         r.faults_.SeeStep(r.Pending<StepRow>().back());
+         if (e.contains(kSimulatedSecond)) Keep<SimulatedRow>(r, e);
+       }},
+      {"round",
+       [](Self& r, const json& e) {
+         Keep<RoundRow>(r, e);
+         r.repeated_exchanges_ += r.Pending<RoundRow>().back().attempts - 1;
+       }},
+      {"codec_switch",
+       [](Self& r, const json& e) {
+         Keep<CodecSwitchRow>(r, e);
+         r.switches_.push_back(r.Pending<CodecSwitchRow>().back());
+       }},
+      {"evaluation",
+       [](Self& r, const json& e) {
+         Keep<EvaluationRow>(r, e);
+         const EvaluationRow& row = r.Pending<EvaluationRow>().back();
+         r.losses_[std::string(ToString(row.codec))] = row.loss_nat;
+       }},
+      {"fault", [](Self& r, const json& e) { r.faults_.SeeFault(RowFrom<FaultRow>(e)); }},
+      {"crossing", [](Self& r, const json& e) { r.crossings_.Observe(RowFrom<CrossingCount>(e)); }},
+      {"told_crossing",
+       [](Self& r, const json& e) { r.told_crossings_.push_back(RowFrom<CrossingRow>(e)); }},
+      {"checkpoint",
+       [](Self& r, const json& e) {
+         r.checkpoints_[e.value("step", int64_t{0})].ranks.insert(e.value("rank", int64_t{0}));
+       }},
+      {"stillness",
+       [](Self& r, const json& e) {
+         double& longest = r.longest_still_s_[e.value("rank", int64_t{0})];  // of all its lives
+         longest = std::max(longest, e.value("longest_s", 0.0));
+         for (const char* fact : kDisturbanceFacts) {
+           if (e.contains(fact)) r.SeeDisturbance(fact, e.value(fact, 0.0));
+         }
+       }},
+      {"fact",
+       [](Self& r, const json& e) {
+         const json& value = e["value"];
+         const std::string key = e.value("key", "");
+         r.facts_[key] = value.is_string() ? value.get<std::string>() : value.dump();
+         if (!value.is_number()) return;
+         if (key == "resumed_from_step") r.resumption_ = r.SeeResumption(value.get<int64_t>());
+         if (key == kRestoredStepFact) r.restored_ = value.get<int64_t>();
+       }},
+      {"started",
+       [](Self& r, const json& e) {
+         r.facts_[fmt::format("node_of_rank_{}", e.value("rank", 0))] = e.value("node", "");
+       }},
+      {"kernel",
+       [](Self& r, const json& e) {
+         for (const char* bytes : {"tx_bytes", "rx_bytes"}) {
+           r.facts_[fmt::format("rank_{}_{}_interface_{}", e.value("rank", 0), e.value("phase", ""),
+                                bytes)] = std::to_string(e.value(bytes, int64_t{0}));
+         }
+       }},
+  };
+  return observers;
 }
 
-absl::Status RunRecorder::FlushFaults() {
-  const std::vector<FaultRow> rows = faults_.TakeChanged();
-  if (!rows.empty()) {
-    if (absl::Status s = record_.AddFaults(run_, rows); !s.ok()) return s;
-  }
-  if (switches_written_ < switches_.size()) {
-    const auto fresh = std::span<const CodecSwitchRow>(switches_).subspan(switches_written_);
-    if (absl::Status s = record_.AddCodecSwitches(run_, fresh); !s.ok()) return s;
-    switches_written_ = switches_.size();
-  }
-  if (rounds_.empty()) return absl::OkStatus();
-  absl::Status written = record_.AddRounds(run_, rounds_);
-  rounds_.clear();
-  return written;
+void RunRecorder::Observe(const json& event) {
+  const auto observer = Observers().find(event.value("event", ""));
+  if (observer != Observers().end()) observer->second(*this, event);
+  const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
+  (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).Observe(event);
 }
 
 void RunRecorder::SeeDisturbance(const std::string& fact, double share) {
@@ -133,22 +140,18 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   absl::StatusOr<std::vector<CrossingRow>> earlier = record_.CheckpointCrossings(run_, step);
   if (!earlier.ok()) return earlier.status();
   earlier_ = *std::move(earlier);
-  absl::StatusOr<std::vector<FaultRow>> faults = record_.Faults(run_);
-  if (!faults.ok()) return faults.status();
-  faults_.SeeEarlier(*faults);
-  absl::StatusOr<std::vector<CodecSwitchRow>> switches = record_.CodecSwitches(run_);
-  if (!switches.ok()) return switches.status();
-  std::erase_if(*switches, [step](const CodecSwitchRow& s) { return s.step > step; });
-  switches_.insert(switches_.begin(), switches->begin(), switches->end());
-  switches_written_ += switches->size();
-  absl::StatusOr<RunRow> row = record_.Run(run_);
-  if (!row.ok()) return row.status();
-  earlier_flaws_ = FactOf(row->facts, FlawsFact(step));
+  ASSIGN_OR_RETURN(std::vector<FaultRow> faults, record_.RowsOf<FaultRow>(run_));
+  faults_.SeeEarlier(faults);
+  ASSIGN_OR_RETURN(std::vector<CodecSwitchRow> switches, record_.RowsOf<CodecSwitchRow>(run_));
+  std::erase_if(switches, [step](const CodecSwitchRow& s) { return s.step > step; });
+  switches_.insert(switches_.begin(), switches.begin(), switches.end());
+  ASSIGN_OR_RETURN(RunRow row, record_.Run(run_));
+  earlier_flaws_ = FactOf(row.facts, FlawsFact(step));
   for (const char* fact : kDisturbanceFacts) {
-    const std::string earlier = FactOf(row->facts, fact);
+    const std::string earlier = FactOf(row.facts, fact);
     if (!earlier.empty()) SeeDisturbance(fact, std::atof(earlier.c_str()));
   }
-  if (const std::string restored = FactOf(row->facts, kRestoredStepFact); !restored.empty()) {
+  if (const std::string restored = FactOf(row.facts, kRestoredStepFact); !restored.empty()) {
     restored_ = std::atoll(restored.c_str());
   }
   return absl::OkStatus();
@@ -178,68 +181,59 @@ absl::Status RunRecorder::FlushCheckpoints() {
     std::vector<CrossingRow> crossings = crossings_.RowsAt(it->first);
     const std::string flaws = Flaws(FillWireBytes(spec_, counts.wire, crossings, Wire()));
     if (!flaws.empty()) {
-      absl::Status s = record_.AddFacts(run_, {{FlawsFact(it->first), flaws}});
-      if (!s.ok()) return s;
+      RETURN_IF_ERROR(record_.AddFacts(run_, {{FlawsFact(it->first), flaws}}));
     }
     AddEarlierCounts(earlier_, crossings);
-    absl::Status s = record_.AddCheckpointCrossings(run_, it->first, crossings);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(record_.AddCheckpointCrossings(run_, it->first, crossings));
     crossings_.Forget(it->first);
     it = checkpoints_.erase(it);
   }
   return absl::OkStatus();
 }
 
-absl::Status RunRecorder::Flush() {
-  if (!resumption_.ok()) return resumption_;
-  if (!facts_.empty()) {
-    // The lab tells its emulator first, a worker the congestion control later.
-    if (facts_.contains("emulator")) emulator_ = facts_["emulator"];
-    if (facts_.contains("congestion_control")) {
-      absl::Status s = record_.SetLab(run_, emulator_, facts_["congestion_control"]);
-      if (!s.ok()) return s;
-    } else if (facts_.contains("emulator")) {
-      if (absl::Status s = record_.SetLab(run_, emulator_, ""); !s.ok()) return s;
-    }
-    if (absl::Status s = record_.AddFacts(run_, facts_); !s.ok()) return s;
-    facts_.clear();
+absl::Status RunRecorder::FlushFacts() {
+  if (facts_.empty()) return absl::OkStatus();
+  // The lab tells its emulator first, a worker the congestion control later.
+  if (facts_.contains("emulator")) emulator_ = facts_["emulator"];
+  if (facts_.contains("emulator") || facts_.contains("congestion_control")) {
+    RETURN_IF_ERROR(record_.SetLab(run_, emulator_, FactOf(facts_, "congestion_control")));
   }
-  if (!steps_.empty()) {
-    if (absl::Status s = record_.AddSteps(run_, steps_); !s.ok()) return s;
-    steps_.clear();
-  }
-  if (!simulated_.empty()) {
-    if (absl::Status s = record_.AddSimulated(run_, simulated_); !s.ok()) return s;
-    simulated_.clear();
-  }
-  if (absl::Status s = FlushCheckpoints(); !s.ok()) return s;
-  if (absl::Status s = FlushFaults(); !s.ok()) return s;
-  if (!links_.empty()) {
-    if (absl::Status s = record_.AddLinks(run_, links_); !s.ok()) return s;
-    links_.clear();
-  }
-  for (const EvaluationRow& evaluation : evaluations_) {
-    if (absl::Status s = record_.AddEvaluation(run_, evaluation); !s.ok()) return s;
-  }
-  evaluations_.clear();
-  if (!errors_.empty()) {
-    if (absl::Status s = record_.AddCrossingErrors(run_, errors_); !s.ok()) return s;
-    errors_.clear();
-  }
+  RETURN_IF_ERROR(record_.AddFacts(run_, facts_));
+  facts_.clear();
   return absl::OkStatus();
+}
+
+template <typename Row>
+absl::Status RunRecorder::FlushRows() {
+  std::vector<Row>& rows = Pending<Row>();
+  if (rows.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(record_.Add(run_, rows));
+  rows.clear();
+  return absl::OkStatus();
+}
+
+absl::Status RunRecorder::Flush() {
+  RETURN_IF_ERROR(resumption_);
+  RETURN_IF_ERROR(FlushFacts());
+  Pending<FaultRow>() = faults_.TakeChanged();
+  absl::Status flushed = absl::OkStatus();
+  const auto flush = [this, &flushed]<typename... Row>(const std::tuple<std::vector<Row>...>&) {
+    ((flushed.ok() ? void(flushed = FlushRows<Row>()) : void()), ...);
+  };
+  flush(pending_);
+  RETURN_IF_ERROR(flushed);
+  return FlushCheckpoints();
 }
 
 // Every round is there, and a row of its last step of every worker of its members.
 absl::Status RunRecorder::WholeRounds() const {
-  absl::StatusOr<std::vector<RoundRow>> rounds = record_.Rounds(run_);
-  if (!rounds.ok()) return rounds.status();
+  ASSIGN_OR_RETURN(std::vector<RoundRow> rounds, record_.RowsOf<RoundRow>(run_));
   const OuterPlan plan = OuterPlanOf(spec_);
   const int64_t want = plan.rounds() - plan.RoundsBy(restored_);
   int64_t whole = 0;
-  for (const RoundRow& round : *rounds) {
-    absl::StatusOr<StepCoverage> last = record_.Coverage(run_, round.last_step, round.last_step);
-    if (!last.ok()) return last.status();
-    if (last->rows == round.member_count() * spec_.schedule.stages) ++whole;
+  for (const RoundRow& round : rounds) {
+    ASSIGN_OR_RETURN(StepCoverage last, record_.Coverage(run_, round.last_step, round.last_step));
+    if (last.rows == round.member_count() * spec_.schedule.stages) ++whole;
   }
   if (whole == want) return absl::OkStatus();
   return absl::DataLossError(
@@ -250,16 +244,15 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
   if (spec_.program) return absl::OkStatus();  // its steps are what it tells
   const int64_t steps = Steps(spec_);
   const int64_t rows = spec_.stages() * spec_.outer.groups;  // of a step
-  absl::StatusOr<StepCoverage> there = record_.Coverage(run_, restored_ + 1, steps);
-  if (!there.ok()) return there.status();
+  ASSIGN_OR_RETURN(StepCoverage there, record_.Coverage(run_, restored_ + 1, steps));
   const bool elastic = spec_.outer.on_group_loss == "continue";
   if (elastic) {
-    if (absl::Status s = WholeRounds(); !s.ok()) return s;
-  } else if (there->rows != (steps - restored_) * rows) {
+    RETURN_IF_ERROR(WholeRounds());
+  } else if (there.rows != (steps - restored_) * rows) {
     return absl::DataLossError(
         fmt::format("partial: of {} steps this record has {} to {}, {} of {} rows; the rest was "
                     "trained elsewhere",
-                    steps, there->first, there->last, there->rows, (steps - restored_) * rows));
+                    steps, there.first, there.last, there.rows, (steps - restored_) * rows));
   }
   if (resumed_from_ > 0 && earlier_.empty() && spec_.workers() > 1) {
     return absl::DataLossError(fmt::format("partial: its crossings count from step {} of {} on",
@@ -269,9 +262,8 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
     return absl::FailedPreconditionError("trained to the end, but its times are no evidence: " +
                                          flaws);
   }
-  absl::StatusOr<RunRow> row = record_.Run(run_);
-  if (!row.ok()) return row.status();
-  const std::string links = FactOf(row->facts, kEarlierLinksFact);
+  ASSIGN_OR_RETURN(RunRow row, record_.Run(run_));
+  const std::string links = FactOf(row.facts, kEarlierLinksFact);
   if (links.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       fmt::format("its times are no evidence: before it was resumed, {}", links));
@@ -296,7 +288,7 @@ absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   absl::Status written = Flush();
   std::string flaws = Flaws(bytes);
   AddEarlierCounts(earlier_, crossings);
-  if (written.ok() && !crossings.empty()) written = record_.AddCrossings(run_, crossings);
+  if (written.ok() && !crossings.empty()) written = record_.Add(run_, crossings);
   absl::Status verdict = outcome;
   if (verdict.ok()) verdict = written;
   RunStatus status = StatusOf(verdict);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/record/record.h"
+#include "experiments/record/row_json.h"
 #include "experiments/run/ledgers.h"
 #include "experiments/run/wire_bytes.h"
 #include "experiments/spec/spec.h"
@@ -41,7 +43,18 @@ class RunRecorder {
   const std::map<std::string, double>& losses() const { return losses_; }
 
  private:
-  absl::Status FlushFaults();
+  static const std::map<std::string, void (*)(RunRecorder&, const nlohmann::json&)>& Observers();
+  template <typename Row>
+  std::vector<Row>& Pending() {
+    return std::get<std::vector<Row>>(pending_);
+  }
+  template <typename Row>
+  static void Keep(RunRecorder& recorder, const nlohmann::json& event) {
+    recorder.Pending<Row>().push_back(RowFrom<Row>(event));
+  }
+  template <typename Row>
+  absl::Status FlushRows();
+  absl::Status FlushFacts();
   absl::Status SeeResumption(int64_t step);
   absl::Status FlushCheckpoints();
   void SeeDisturbance(const std::string& fact, double share);
@@ -56,11 +69,11 @@ class RunRecorder {
   const RunSpec& spec_;
   std::map<std::string, std::string> facts_;
   std::string emulator_ = "none";
-  std::vector<StepRow> steps_;
-  std::vector<SimulatedRow> simulated_;
-  std::vector<LinkRow> links_;
-  std::vector<CrossingErrorRow> errors_;
-  std::vector<EvaluationRow> evaluations_;
+  // Rows until they are written, in this order.
+  std::tuple<std::vector<StepRow>, std::vector<SimulatedRow>, std::vector<FaultRow>,
+             std::vector<CodecSwitchRow>, std::vector<RoundRow>, std::vector<LinkRow>,
+             std::vector<EvaluationRow>, std::vector<CrossingErrorRow>>
+      pending_;
   WireCounts wire_;                            // of the whole training
   std::map<int64_t, double> longest_still_s_;  // by rank
   // By fact, the largest of all ranks: kStillShareFact, ...
@@ -80,9 +93,7 @@ class RunRecorder {
   absl::Status resumption_;
   std::map<std::string, double> losses_;
   FaultLedger faults_;
-  std::vector<RoundRow> rounds_;
   std::vector<CodecSwitchRow> switches_;  // of the whole run
-  size_t switches_written_ = 0;
 };
 
 // The row a run starts with: everything known before its first process exists.

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/record/row_json.h"
 #include "experiments/run/run_process.h"
 #include "experiments/train/event_stream.h"
@@ -43,14 +44,13 @@ absl::Status Follow(RunProcess& process, bool checkpoints, const CancelSignal& c
       continue;
     }
     if (fds[0].revents == 0) continue;
-    absl::StatusOr<EventReader::More> more = process.Read([&](const nlohmann::json& event) {
+    ASSIGN_OR_RETURN(EventReader::More more, process.Read([&](const nlohmann::json& event) {
       recorder.Observe(event);
       view.Observe(event);
       if (trace != nullptr) trace->Observe(event);
-    });
-    if (!more.ok()) return more.status();
-    if (absl::Status s = recorder.Flush(); !s.ok()) return s;
-    if (*more == EventReader::More::kYes) continue;
+    }));
+    RETURN_IF_ERROR(recorder.Flush());
+    if (more == EventReader::More::kYes) continue;
     const absl::Status ended = process.Finish();
     if (!asked || std::string(ended.message()).find(kAskedToStop) == std::string::npos) {
       return ended;

@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/record/row_json.h"
 #include "experiments/run/checkpoint_folder.h"
 #include "experiments/run/endings.h"
@@ -86,10 +87,9 @@ WorkerPool::~WorkerPool() {
 absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
   checkpoint_directory_ = checkpoint_directory;
   if (elastic_) {
-    const absl::Status served = store_.Start(kMasterPort, [this](auto argv, auto fds) {
+    RETURN_IF_ERROR(store_.Start(kMasterPort, [this](auto argv, auto fds) {
       return Spawn(/*node=*/0, std::move(argv), std::move(fds));
-    });
-    if (!served.ok()) return served;
+    }));
   }
   const int ranks = static_cast<int>(spec_.workers());
   // A checkpoint that all ranks have is one at which all groups were there.
@@ -99,7 +99,7 @@ absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
   groups_ = GroupLives(static_cast<int>(spec_.outer.groups), absent);
   for (int rank = 0; rank < ranks; ++rank) {
     if (!groups_.IsThere(GroupOf(rank))) continue;
-    if (absl::Status s = Start(rank, /*life=*/0); !s.ok()) return s;
+    RETURN_IF_ERROR(Start(rank, /*life=*/0));
     groups_.Started(GroupOf(rank), MonotonicClock().Now());
   }
   return absl::OkStatus();
@@ -123,10 +123,8 @@ absl::StatusOr<pid_t> WorkerPool::Spawn(int node, std::vector<std::string> argv,
 }
 
 absl::Status WorkerPool::Start(int rank, int life) {
-  absl::StatusOr<int> spec_fd = SpecFile(spec_);
-  if (!spec_fd.ok()) return spec_fd.status();
-  absl::StatusOr<int> phase_fd = gates_.AddWorker(/*anew=*/life > 0);
-  if (!phase_fd.ok()) return phase_fd.status();
+  ASSIGN_OR_RETURN(int spec_fd, SpecFile(spec_));
+  ASSIGN_OR_RETURN(int phase_fd, gates_.AddWorker(/*anew=*/life > 0));
   rank_of_gate_.push_back(rank);
   std::vector<std::string> argv = {"/proc/self/exe",
                                    "worker",
@@ -148,9 +146,9 @@ absl::Status WorkerPool::Start(int rank, int life) {
   if (elastic_ && resumes_) argv.emplace_back("--resumes");
   absl::StatusOr<pid_t> pid =
       Spawn(rank, std::move(argv),
-            {{0, *spec_fd}, {1, 2}, {2, 2}, {kEventsFd, events_fd_}, {kPhaseFd, *phase_fd}});
-  close(*spec_fd);
-  close(*phase_fd);
+            {{0, spec_fd}, {1, 2}, {2, 2}, {kEventsFd, events_fd_}, {kPhaseFd, phase_fd}});
+  close(spec_fd);
+  close(phase_fd);
   if (!pid.ok()) return pid.status();
   running_[*pid] = rank;
   return absl::OkStatus();
@@ -203,7 +201,7 @@ absl::Status WorkerPool::StartAnew(int group) {
   }
   for (int r = 0; r < static_cast<int>(spec_.ranks()); ++r) {
     const int rank = group * static_cast<int>(spec_.ranks()) + r;
-    if (absl::Status status = Start(rank, groups_.Life(group)); !status.ok()) return status;
+    RETURN_IF_ERROR(Start(rank, groups_.Life(group)));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/spec_changes.h"
 #include "netem/topology/table_reader.h"
 
@@ -99,7 +100,7 @@ absl::Status ReadBoundaryCuts(const TomlValue& root, const SpecNames& names, Run
     r.Allow("backward", &cut.backward);
     if (r.status().ok()) r.Known("forward", cut.forward, names.codec);
     if (r.status().ok()) r.Known("backward", cut.backward, names.codec);
-    if (absl::Status s = r.Finish(); !s.ok()) return s;
+    RETURN_IF_ERROR(r.Finish());
     spec.boundary.cuts[*boundary] = cut;
   }
   return absl::OkStatus();

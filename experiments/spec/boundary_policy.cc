@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "netem/topology/table_reader.h"
 
 namespace longhaul {
@@ -126,7 +127,7 @@ absl::Status ReadPolicy(const TomlValue& root, const SpecNames& names, RunSpec& 
   ReadChoices(r, "forward", spec.boundary.forward, names, &policy.forward);
   ReadChoices(r, "backward", spec.boundary.backward, names, &policy.backward);
   ReadTargets(r, policy);
-  if (absl::Status s = r.Finish(); !s.ok()) return s;
+  RETURN_IF_ERROR(r.Finish());
   const auto check = [&](bool holds, const std::string& why) { r.Check(holds, "by", why); };
   const std::string refused = RefusedChange(spec);
   check(!policy.forward.empty() || !policy.backward.empty(),
@@ -156,7 +157,7 @@ bool RemembersSamples(std::string_view codec) { return codec.starts_with("aqsgd"
 
 absl::Status ReadBoundaryPolicy(const TomlValue& root, const SpecNames& names, RunSpec& spec) {
   if (Find(root, kPolicyTable) != nullptr) {
-    if (absl::Status s = ReadPolicy(root, names, spec); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadPolicy(root, names, spec));
   }
   TableReader r(root, "boundary");
   CheckSamples(r, spec);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/campaign_blocks.h"
 #include "experiments/spec/idle_keys.h"
 #include "experiments/spec/known_names.h"
@@ -107,7 +108,7 @@ absl::StatusOr<RunSpec> Resolve(TomlValue tree, int64_t seed, double tokens,
   for (auto [path, value] :
        {std::pair("seed", seed),
         std::pair("train.tokens", std::max<int64_t>(1, static_cast<int64_t>(tokens + 0.5)))}) {
-    if (absl::Status s = SetByPath(tree, path, TomlValue{value, where}); !s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(tree, path, TomlValue{value, where}));
   }
   if (HasProgram(tree)) return ReadProgramSpec(tree, names);
   absl::StatusOr<RunSpec> spec = ReadRunSpec(tree, names);
@@ -143,7 +144,7 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
   r.Line("name", part.arm, kArmNameBytes);
   r.Within("budget", part.budget_fraction, kLeastBudget, kMostBudget);
   r.Check(part.arm.find('@') == std::string::npos, "name", "must not hold an '@'");
-  if (absl::Status s = r.Finish(); !s.ok()) return s;
+  RETURN_IF_ERROR(r.Finish());
   TomlValue over = arm;
   Erase(over, "name");
   Erase(over, "reference");
@@ -155,7 +156,7 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
         std::pair("backward", "boundary.backward")}) {
     if (const TomlValue* given = Find(arm, shorthand)) {
       Erase(over, shorthand);
-      if (absl::Status s = SetByPath(over, path, *given); !s.ok()) return s;
+      RETURN_IF_ERROR(SetByPath(over, path, *given));
     }
   }
   Merge(tree, over);
@@ -170,28 +171,25 @@ absl::StatusOr<TomlValue> ReferenceTree(TomlValue base) {
     Erase(base, key);
   }
   if (!HasProgram(base)) {
-    absl::Status s = SetByPath(base, "schedule.stages", {int64_t{1}, base.where});
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(base, "schedule.stages", {int64_t{1}, base.where}));
   }
   for (auto [path, value] :
        {std::pair<const char*, TomlValue>("boundary.forward", {std::string("none"), base.where}),
         {"boundary.backward", {std::string("none"), base.where}}}) {
-    if (absl::Status s = SetByPath(base, path, value); !s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(base, path, value));
   }
   return base;
 }
 
 absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpec& c) {
-  absl::StatusOr<TomlValue> base = Base(root);
-  if (!base.ok()) return base.status();
-  absl::StatusOr<TomlValue> reference = ReferenceTree(*base);
-  if (!reference.ok()) return reference.status();
+  ASSIGN_OR_RETURN(TomlValue base, Base(root));
+  ASSIGN_OR_RETURN(TomlValue reference, ReferenceTree(base));
   std::vector<Part> parts;
   for (const double b : c.budgets) {
-    parts.push_back({fmt::format("reference@{}", b), Role::kReference, b, *reference});
+    parts.push_back({fmt::format("reference@{}", b), Role::kReference, b, reference});
   }
   for (const double b : c.control_budgets) {
-    parts.push_back({fmt::format("control@{}", b), Role::kControl, b, *reference});
+    parts.push_back({fmt::format("control@{}", b), Role::kControl, b, reference});
   }
   const auto* list = FindAs<TomlValue::Array>(root, "arm");
   if (list == nullptr || list->empty()) {
@@ -205,15 +203,14 @@ absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpe
   }
   for (const TomlValue& arm : *list) {
     Part part{{}, Role::kArm, 1, {}, kD0Reference};
-    absl::StatusOr<TomlValue> tree = ArmTree(*base, arm, part);
-    if (!tree.ok()) return tree.status();
+    ASSIGN_OR_RETURN(TomlValue tree, ArmTree(base, arm, part));
     for (const Part& other : parts) {
       if (other.arm == part.arm) {
         return absl::InvalidArgumentError(
             fmt::format("{}: two arms are named '{}'", arm.where, part.arm));
       }
     }
-    part.tree = *std::move(tree);
+    part.tree = std::move(tree);
     parts.push_back(std::move(part));
   }
   return parts;
@@ -345,31 +342,29 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
         fmt::format("{}: '{}' is of longhaul's own models; write out the arms of a [program]",
                     found->where, key));
   }
-  const absl::StatusOr<TomlValue> written_out = WithBlocks(file);
-  if (!written_out.ok()) return written_out.status();
-  const TomlValue& root = *written_out;
+  ASSIGN_OR_RETURN(const TomlValue written_out, WithBlocks(file));
+  const TomlValue& root = written_out;
   CampaignSpec c{};
-  if (absl::Status s = ReadCampaignTable(root, c); !s.ok()) return s;
-  absl::StatusOr<std::vector<Part>> parts = Parts(root, c);
-  if (!parts.ok()) return parts.status();
+  RETURN_IF_ERROR(ReadCampaignTable(root, c));
+  ASSIGN_OR_RETURN(std::vector<Part> parts, Parts(root, c));
   std::vector<RunSpec> specs;
-  for (const Part& part : *parts) {
-    if (absl::Status s = CheckOneStageARank(part.tree); !s.ok()) return s;
-    absl::StatusOr<RunSpec> spec = Resolve(
-        part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens, c.warmup_share, names);
-    if (!spec.ok()) return spec.status();
-    if (absl::Status s = CheckIdleKeys(part.own, *spec); !s.ok()) return s;
-    specs.push_back(*std::move(spec));
+  for (const Part& part : parts) {
+    RETURN_IF_ERROR(CheckOneStageARank(part.tree));
+    ASSIGN_OR_RETURN(RunSpec spec,
+                     Resolve(part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens,
+                             c.warmup_share, names));
+    RETURN_IF_ERROR(CheckIdleKeys(part.own, spec));
+    specs.push_back(std::move(spec));
   }
   for (const int64_t seed : c.seeds) {
     for (size_t i = 0; i < specs.size(); ++i) {
-      const Part& part = (*parts)[i];
+      const Part& part = parts[i];
       c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, specs[i], part.reference,
                         part.held_out});
       c.runs.back().spec.seed = seed;
     }
   }
-  for (const Part& part : *parts) {
+  for (const Part& part : parts) {
     if (part.role == Role::kArm) c.arms.push_back(part.arm);
   }
   if (const TomlValue* compute = Find(root, "compute"); c.runs.front().spec.injected()) {
@@ -377,20 +372,19 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
                                       ": 'compute' injects compute, so that runs have no losses, "
                                       "which a campaign compares; use `longhaul run`");
   }
-  if (absl::Status s = CheckNothingForOneRun(root, c); !s.ok()) return s;
-  if (absl::Status s = CheckReferences(root, c); !s.ok()) return s;
-  if (absl::Status s = CheckInnerSteps(root, c); !s.ok()) return s;
-  if (absl::Status s = ChoosePrimary(root, c); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckNothingForOneRun(root, c));
+  RETURN_IF_ERROR(CheckReferences(root, c));
+  RETURN_IF_ERROR(CheckInnerSteps(root, c));
+  RETURN_IF_ERROR(ChoosePrimary(root, c));
   return c;
 }
 
 absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
                                           const std::vector<std::string>& sets,
                                           const SpecNames& names) {
-  absl::StatusOr<TomlValue> root = ReadTomlFile(path, sets);
-  if (!root.ok()) return root.status();
-  if (absl::Status s = CountPathsFromFile(path, *root); !s.ok()) return s;
-  return ReadCampaign(*root, names);
+  ASSIGN_OR_RETURN(TomlValue root, ReadTomlFile(path, sets));
+  RETURN_IF_ERROR(CountPathsFromFile(path, root));
+  return ReadCampaign(root, names);
 }
 
 }  // namespace longhaul

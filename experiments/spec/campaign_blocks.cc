@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/block_arms.h"
 #include "netem/topology/table_reader.h"
 
@@ -113,7 +114,7 @@ absl::Status ReadBase(const TomlValue& root, Design& d) {
 
 absl::StatusOr<Design> ReadDesign(const TomlValue& root) {
   Design d;
-  if (absl::Status s = ReadBase(root, d); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadBase(root, d));
   TableReader r(root, "campaign");
   ReadTier(r, d);
   if (r.status().ok()) ReadBlocks(r, d);
@@ -172,8 +173,7 @@ absl::Status FillBudgets(const Design& d, TomlValue& root) {
     if (!d.Has("A") || std::find(controls.begin(), controls.end(), control) != controls.end())
       continue;
     controls.push_back(control);
-    absl::Status s = SetByPath(root, "campaign.control_budgets", List(controls, d.where));
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(root, "campaign.control_budgets", List(controls, d.where)));
   }
   if (r.Has("budgets")) return absl::OkStatus();
   std::vector<double> budgets = {0.5, 0.65, 0.8, 1.0, 1.25};
@@ -187,20 +187,18 @@ absl::Status FillBudgets(const Design& d, TomlValue& root) {
 absl::StatusOr<TomlValue> WithBlocks(TomlValue root) {
   const TableReader r(root, "campaign");
   if (!r.Has("tier") && !r.Has("blocks")) return root;
-  absl::StatusOr<Design> d = ReadDesign(root);
-  if (!d.ok()) return d.status();
-  if (absl::Status s = FillSeeds(*d, root); !s.ok()) return s;
-  if (absl::Status s = FillBudgets(*d, root); !s.ok()) return s;
-  if (d->Has("P") && Find(root, "campaign.primary") == nullptr) {
-    absl::Status s = SetByPath(root, "campaign.primary", {std::string("P-both-s4"), d->where});
-    if (!s.ok()) return s;
+  ASSIGN_OR_RETURN(Design d, ReadDesign(root));
+  RETURN_IF_ERROR(FillSeeds(d, root));
+  RETURN_IF_ERROR(FillBudgets(d, root));
+  if (d.Has("P") && Find(root, "campaign.primary") == nullptr) {
+    RETURN_IF_ERROR(SetByPath(root, "campaign.primary", {std::string("P-both-s4"), d.where}));
   }
-  if (absl::Status s = SetByPath(root, "campaign.blocks", List(d->blocks, d->where)); !s.ok()) {
+  if (absl::Status s = SetByPath(root, "campaign.blocks", List(d.blocks, d.where)); !s.ok()) {
     return s;
   }
-  Arms arms(d->where);
+  Arms arms(d.where);
   for (const Block& block : Blocks()) {
-    if (d->Has(block.name)) block.add(*d, arms);
+    if (d.Has(block.name)) block.add(d, arms);
   }
   TomlValue::Array all = arms.Take();
   if (const TomlValue* own = Find(root, "arm")) {
@@ -211,7 +209,7 @@ absl::StatusOr<TomlValue> WithBlocks(TomlValue root) {
     }
     all.insert(all.end(), list->begin(), list->end());
   }
-  if (absl::Status s = SetByPath(root, "arm", {std::move(all), d->where}); !s.ok()) return s;
+  RETURN_IF_ERROR(SetByPath(root, "arm", {std::move(all), d.where}));
   return root;
 }
 

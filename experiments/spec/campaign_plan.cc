@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/spec_changes.h"
 
@@ -54,10 +55,9 @@ absl::StatusOr<TomlValue::Array> PlannedArms(const std::string& plan_text) {
 }  // namespace
 
 absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::string& plan_text) {
-  const absl::StatusOr<TomlValue::Array> arms = PlannedArms(plan_text);
-  if (!arms.ok()) return arms.status();
+  ASSIGN_OR_RETURN(const TomlValue::Array arms, PlannedArms(plan_text));
   std::map<std::string, std::string> references;
-  for (const TomlValue& arm : *arms) {
+  for (const TomlValue& arm : arms) {
     const std::string *name = FindAs<std::string>(arm, "name"),
                       *reference = FindAs<std::string>(arm, "reference");
     if (name != nullptr && reference != nullptr) references[*name] = *reference;
@@ -66,10 +66,9 @@ absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::
 }
 
 absl::StatusOr<std::set<std::string>> PlannedHeldOut(const std::string& plan_text) {
-  const absl::StatusOr<TomlValue::Array> arms = PlannedArms(plan_text);
-  if (!arms.ok()) return arms.status();
+  ASSIGN_OR_RETURN(const TomlValue::Array arms, PlannedArms(plan_text));
   std::set<std::string> held_out;
-  for (const TomlValue& arm : *arms) {
+  for (const TomlValue& arm : arms) {
     const auto* name = FindAs<std::string>(arm, "name");
     if (name != nullptr && Find(arm, "held_out") != nullptr) held_out.insert(*name);
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "netem/topology/table_reader.h"
 
 namespace longhaul {
@@ -97,7 +98,7 @@ void ReadMachine(TableReader& r, const TomlValue& table, RunSpec& spec, RunSpec:
 absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec) {
   const TomlValue* found = Find(root, kComputeTable);
   if (spec.simulated_clock()) {
-    if (absl::Status s = CheckClocked(root, spec); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckClocked(root, spec));
   }
   if (found == nullptr) return absl::OkStatus();
   const auto refuse = [&](const std::string& why) {
@@ -113,7 +114,7 @@ absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec) {
   ReadMachine(r, *found, spec, &compute);
   r.Allow("optimizer_s", &compute.optimizer_s);
   if (r.status().ok()) r.Within("optimizer_s", compute.optimizer_s, 0, kMostSeconds, "seconds");
-  if (absl::Status s = r.Finish(); !s.ok()) return s;
+  RETURN_IF_ERROR(r.Finish());
   if (spec.simulated_clock()) {
     spec.compute = std::move(compute);
     return absl::OkStatus();

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/noise.h"
 #include "netem/topology/table_reader.h"
 
@@ -117,7 +118,7 @@ class FaultReader {
     if (r_.status().ok()) ReadWhere();
     if (r_.status().ok()) ReadWhen();
     if (r_.status().ok()) ReadFigures();
-    if (absl::Status s = r_.Finish(); !s.ok()) return s;
+    RETURN_IF_ERROR(r_.Finish());
     return fault_;
   }
 
@@ -287,9 +288,8 @@ absl::StatusOr<std::vector<Fault>> ReadFaults(const TomlValue& root, const Fault
                                                   found->where, tables->size(), kMostFaults));
   }
   for (const TomlValue& table : *tables) {
-    absl::StatusOr<Fault> fault = FaultReader(table, bounds).Read();
-    if (!fault.ok()) return fault.status();
-    faults.push_back(*std::move(fault));
+    ASSIGN_OR_RETURN(Fault fault, FaultReader(table, bounds).Read());
+    faults.push_back(std::move(fault));
   }
   return faults;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/spec_keys.h"
 #include "netem/topology/table_reader.h"
 #include "netem/topology/text_file.h"
@@ -92,7 +93,7 @@ absl::StatusOr<PipelineProgram> PipelineOf(const RunSpec& spec) {
   const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule.kind);
   if (!schedule.ok()) return schedule.status();
   const PipelineShape shape = ShapeOf(spec);
-  if (absl::Status s = CheckShape(*schedule, shape); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckShape(*schedule, shape));
   return ProgramOf(*schedule, shape);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/spec_keys.h"
 #include "netem/topology/table_reader.h"
 
@@ -109,7 +110,7 @@ absl::Status ReadRanks(const TomlValue& root, const SpecNames& names, RunSpec& s
               fmt::format("= {} with schedule.stages = {}; want a product of at most {}",
                           spec.outer.groups, spec.schedule.stages, kMaxRanks));
     }
-    if (absl::Status s = r.Finish(); !s.ok()) return s;
+    RETURN_IF_ERROR(r.Finish());
   }
   return absl::OkStatus();
 }
@@ -130,9 +131,9 @@ absl::StatusOr<RunSpec> ReadProgramSpec(const TomlValue& root, const SpecNames& 
   spec.train.batch_rows = spec.train.microbatches = 1;
   spec.boundary.forward = spec.boundary.backward = "none";
   spec.net.transport = "loopback";
-  if (absl::Status s = ReadRoot(root, names, spec); !s.ok()) return s;
-  if (absl::Status s = ReadProgram(root, *spec.program); !s.ok()) return s;
-  if (absl::Status s = ReadRanks(root, names, spec); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadRoot(root, names, spec));
+  RETURN_IF_ERROR(ReadProgram(root, *spec.program));
+  RETURN_IF_ERROR(ReadRanks(root, names, spec));
   return spec;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/plans_of_spec.h"
 
 namespace longhaul {
@@ -198,11 +199,10 @@ absl::Status ReadGroupSchedule(const TomlValue& root, RunSpec& spec) {
                "outer.inner_steps of at least 1");
   }
   std::vector<GroupsFrom> entries;
-  if (absl::Status s = ReadEntries(*given, &entries); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadEntries(*given, &entries));
   int64_t most = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
-    absl::Status s = CheckEntry(*given, spec, entries[i], i == 0 ? nullptr : &entries[i - 1]);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(CheckEntry(*given, spec, entries[i], i == 0 ? nullptr : &entries[i - 1]));
     most = std::max(most, entries[i].groups);
   }
   if (most < spec.outer.groups) {

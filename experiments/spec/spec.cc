@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/compute_table.h"
@@ -258,53 +259,50 @@ int64_t TrainTokens(const RunSpec& spec) { return Steps(spec) * TokensPerStep(sp
 
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names) {
   RunSpec spec{};
-  if (absl::Status s = ReadTable(root, "", names, spec); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadTable(root, "", names, spec));
   for (const std::string_view table : SpecTables()) {
-    if (absl::Status s = ReadTable(root, table, names, spec); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadTable(root, table, names, spec));
   }
-  if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
-  if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
-  if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadBoundaryCuts(root, names, spec));
+  RETURN_IF_ERROR(ReadComputeTable(root, spec));
+  RETURN_IF_ERROR(CheckLength(root, spec));
   ChooseAttention(root, spec);
-  if (absl::Status s = ReadBoundaryPolicy(root, names, spec); !s.ok()) return s;
-  if (absl::Status s = CheckSubspace(root, spec); !s.ok()) return s;
-  if (absl::Status s = CheckGpuOfRank(root, spec); !s.ok()) return s;
-  if (absl::Status s = CheckExperts(root, spec); !s.ok()) return s;
-  absl::StatusOr<std::vector<Fault>> faults = ReadFaults(root, FaultBoundsOf(spec));
-  if (!faults.ok()) return faults.status();
-  spec.faults = *std::move(faults);
-  if (absl::Status s = ReadGroupSchedule(root, spec); !s.ok()) return s;
-  if (absl::Status s = CheckFaults(spec); !s.ok()) return s;
-  if (absl::Status s = ReadFilesTable(root, spec); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadBoundaryPolicy(root, names, spec));
+  RETURN_IF_ERROR(CheckSubspace(root, spec));
+  RETURN_IF_ERROR(CheckGpuOfRank(root, spec));
+  RETURN_IF_ERROR(CheckExperts(root, spec));
+  ASSIGN_OR_RETURN(std::vector<Fault> faults, ReadFaults(root, FaultBoundsOf(spec)));
+  spec.faults = std::move(faults);
+  RETURN_IF_ERROR(ReadGroupSchedule(root, spec));
+  RETURN_IF_ERROR(CheckFaults(spec));
+  RETURN_IF_ERROR(ReadFilesTable(root, spec));
   return spec;
 }
 
 absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<std::string>& sets,
                                     const SpecNames& names, IdleKeys idle) {
-  absl::StatusOr<TomlValue> root = ReadTomlFile(path);
-  if (!root.ok()) return root.status();
-  if (const TomlValue* campaign = Find(*root, "campaign")) {
+  ASSIGN_OR_RETURN(TomlValue root, ReadTomlFile(path));
+  if (const TomlValue* campaign = Find(root, "campaign")) {
     return absl::InvalidArgumentError(campaign->where +
                                       ": this file is a campaign; use `longhaul measure`");
   }
   for (const std::string& set : sets) {
-    if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(root, set));
   }
-  if (absl::Status s = CountPathsFromFile(path, *root); !s.ok()) return s;
-  absl::StatusOr<RunSpec> spec = ReadRunSpec(*root, names);
+  RETURN_IF_ERROR(CountPathsFromFile(path, root));
+  absl::StatusOr<RunSpec> spec = ReadRunSpec(root, names);
   if (!spec.ok() || idle == IdleKeys::kTaken) return spec;
-  if (absl::Status s = CheckIdleKeys(*root, *spec); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckIdleKeys(root, *spec));
   return spec;
 }
 
 absl::StatusOr<RunSpec::Model> LoadModelTable(const std::string& path, const SpecNames& names) {
-  absl::StatusOr<TomlValue> root = ReadTomlFile(path);
-  if (!root.ok()) return root.status();
-  if (Find(*root, "model") == nullptr) {
+  ASSIGN_OR_RETURN(TomlValue root, ReadTomlFile(path));
+  if (Find(root, "model") == nullptr) {
     return absl::InvalidArgumentError(path + ": has no table [model]");
   }
   RunSpec spec{};
-  if (absl::Status s = ReadTable(*root, "model", names, spec); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadTable(root, "model", names, spec));
   return spec.model;
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "experiments/spec/spec_keys.h"
 #include "netem/topology/topology_file.h"
 
@@ -52,17 +53,17 @@ absl::Status CountPathsFromFile(const std::string& file, TomlValue& root) {
   if (std::filesystem::path(file).parent_path().empty()) return absl::OkStatus();
   for (const SpecKey& key : SpecKeys()) {
     if (key.names == Names::kNothing) continue;
-    if (absl::Status s = RewriteKey(file, key.path(), key.names, root); !s.ok()) return s;
+    RETURN_IF_ERROR(RewriteKey(file, key.path(), key.names, root));
   }
   for (const auto& [key, names] :
        {std::pair("program.folder", Names::kProgram), {"timing.profiles", Names::kLinks}}) {
-    if (absl::Status s = RewriteKey(file, key, names, root); !s.ok()) return s;
+    RETURN_IF_ERROR(RewriteKey(file, key, names, root));
   }
   const auto* found = FindAs<TomlValue::Array>(root, "arm");
   if (found == nullptr) return absl::OkStatus();
   TomlValue::Array arms = *found;
   for (TomlValue& arm : arms) {
-    if (absl::Status s = CountPathsFromFile(file, arm); !s.ok()) return s;
+    RETURN_IF_ERROR(CountPathsFromFile(file, arm));
   }
   return SetByPath(root, "arm", TomlValue{std::move(arms), root.where});
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/spec_keys.h"
 #include "netem/topology/table_reader.h"
 
@@ -45,7 +46,7 @@ absl::Status ReadTimingTable(const TomlValue& root, TimingGrid& grid, Axes& axes
   ReadAxis(r, "schedules", &axes.schedules);
   ReadAxis(r, "stages", &axes.stages);
   ReadAxis(r, "groups", &axes.groups);
-  if (absl::Status s = r.Finish(); !s.ok()) return s;
+  RETURN_IF_ERROR(r.Finish());
   const double runs = static_cast<double>(grid.repeats) *
                       static_cast<double>(axes.profiles.size() * axes.codecs.size()) *
                       static_cast<double>(axes.schedules.size() * axes.stages.size()) *
@@ -85,11 +86,10 @@ absl::StatusOr<PlannedRun> CellOf(const TomlValue& base, const TomlValue& timing
         {"schedule.stages", {cell.stages, timing.where}},
         {"outer.groups", {cell.groups, timing.where}},
         {"seed", {int64_t{1}, timing.where}}}) {
-    if (absl::Status s = SetByPath(tree, path, value); !s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(tree, path, value));
   }
-  absl::StatusOr<RunSpec> spec = ReadRunSpec(tree, names);
-  if (!spec.ok()) return spec.status();
-  if (spec->net.transport != "ucx") {
+  ASSIGN_OR_RETURN(RunSpec spec, ReadRunSpec(tree, names));
+  if (spec.net.transport != "ucx") {
     return absl::InvalidArgumentError(fmt::format(
         "{}: 'timing' is about shaped links; want net.transport = \"ucx\"", timing.where));
   }
@@ -99,7 +99,7 @@ absl::StatusOr<PlannedRun> CellOf(const TomlValue& base, const TomlValue& timing
       .role = Role::kSingle,
       .budget_fraction = 1,
       .seed = 1,
-      .spec = *std::move(spec)};
+      .spec = std::move(spec)};
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ bool IsTimingGrid(const TomlValue& root) { return Find(root, "timing") != nullpt
 absl::StatusOr<TimingGrid> ReadTimingGrid(const TomlValue& root, const SpecNames& names) {
   TimingGrid grid{};
   Axes axes;
-  if (absl::Status s = ReadTimingTable(root, grid, axes); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadTimingTable(root, grid, axes));
   const TomlValue timing = *Find(root, "timing");
   TomlValue base = root;
   Erase(base, "timing");
@@ -128,13 +128,13 @@ absl::StatusOr<TimingGrid> ReadTimingGrid(const TomlValue& root, const SpecNames
       for (const std::string& schedule : axes.schedules) {
         for (const int64_t stages : axes.stages) {
           for (const int64_t groups : axes.groups) {
-            auto run = CellOf(base, timing, {profile, codecs, schedule, stages, groups}, names);
-            if (!run.ok()) return run.status();
-            if (!seen.insert(run->arm).second) {
+            ASSIGN_OR_RETURN(
+                auto run, CellOf(base, timing, {profile, codecs, schedule, stages, groups}, names));
+            if (!seen.insert(run.arm).second) {
               return absl::InvalidArgumentError(
-                  fmt::format("{}: two cells are '{}'", timing.where, run->arm));
+                  fmt::format("{}: two cells are '{}'", timing.where, run.arm));
             }
-            cells.push_back(*std::move(run));
+            cells.push_back(std::move(run));
           }
         }
       }

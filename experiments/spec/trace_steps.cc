@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "experiments/spec/plans_of_spec.h"
 
 namespace longhaul {
@@ -51,9 +52,8 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(const std::string& text, const RunSpe
           "--trace-steps '{}': want A:B, the first and the last step of 1 to {}", text, steps));
     }
   }
-  const absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
-  if (!program.ok()) return program.status();
-  const int64_t a_step = SpansOfStep(*program, spec.outer.groups);
+  ASSIGN_OR_RETURN(const PipelineProgram program, PipelineOf(spec));
+  const int64_t a_step = SpansOfStep(program, spec.outer.groups);
   if (a_step > kMostSpans / (wanted.last - wanted.first + 1)) {
     return absl::InvalidArgumentError(
         fmt::format("--trace-steps {}:{}: up to {} spans a step; a trace keeps {}: take at most {} "

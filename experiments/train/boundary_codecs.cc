@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compressors/numbers/noise.h"
 
 namespace longhaul {
@@ -15,9 +16,8 @@ absl::StatusOr<std::shared_ptr<BoundaryCodecs>> BoundaryCodecs::Of(const RunSpec
   if (!warms_up && !spec.boundary.policy) return std::shared_ptr<BoundaryCodecs>();
   std::shared_ptr<BoundaryCodecs> codecs(new BoundaryCodecs(spec));
   if (spec.boundary.policy) {
-    absl::StatusOr<CodecChoice> choice = CodecChoice::Of(spec);
-    if (!choice.ok()) return choice.status();
-    codecs->choice_ = *std::move(choice);
+    ASSIGN_OR_RETURN(CodecChoice choice, CodecChoice::Of(spec));
+    codecs->choice_ = std::move(choice);
   }
   return codecs;
 }

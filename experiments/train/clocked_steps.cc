@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace longhaul {
 
@@ -42,7 +43,7 @@ absl::Status ClockedSteps::After(const std::vector<LocalTelemetry>& ranks,
     bytes_[{r.group, r.stage}] += r.outer_bytes_sent;
     clock_.SetExchangeBytes(r.group, r.stage, static_cast<double>(r.outer_bytes_sent));
   }
-  if (absl::Status s = clock_.Step(trace); !s.ok()) return s;
+  RETURN_IF_ERROR(clock_.Step(trace));
   return CheckGroups(reports);
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "experiments/train/traffic.h"
 #include "netem/topology/topology_file.h"
@@ -38,15 +39,14 @@ absl::StatusOr<CodecChoice::List> CodecChoice::Make(const RunSpec& spec, const c
   for (const std::string& name : names) {
     Choice choice{.name = name, .codec = nullptr, .message_bytes = 0};
     if (name != "none") {
-      absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeCodec(name);
-      if (!codec.ok()) return codec.status();
-      if ((*codec)->NewState({1, 1}) != nullptr) {
+      ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeCodec(name));
+      if (codec->NewState({1, 1}) != nullptr) {
         return refuse(
             fmt::format("has '{}', which keeps a state from tensor to tensor; want codecs "
                         "without (no +ef, +ef21, +mc, aqsgd)",
                         name));
       }
-      choice.codec = *std::move(codec);
+      choice.codec = std::move(codec);
     }
     const std::optional<double> bytes = MessageBytes(name, shape, dtype);
     if (!bytes) {
@@ -71,32 +71,30 @@ absl::StatusOr<CodecChoice> CodecChoice::Of(const RunSpec& spec) {
   for (const auto& [key, names, list] :
        {std::tuple("forward", &choice.policy_.forward, &choice.forward_),
         std::tuple("backward", &choice.policy_.backward, &choice.backward_)}) {
-    absl::StatusOr<List> made = Make(spec, key, *names);
-    if (!made.ok()) return made.status();
-    *list = *std::move(made);
+    ASSIGN_OR_RETURN(List made, Make(spec, key, *names));
+    *list = std::move(made);
   }
   if (choice.policy_.by != "bandwidth") return choice;
-  if (absl::Status s = choice.ReadLinks(spec); !s.ok()) return s;
+  RETURN_IF_ERROR(choice.ReadLinks(spec));
   return choice;
 }
 
 absl::Status CodecChoice::ReadLinks(const RunSpec& spec) {
-  const absl::StatusOr<Topology> links =
-      MeshNamed(spec.net.profile, static_cast<int>(spec.workers()));
-  if (!links.ok()) return links.status();
+  ASSIGN_OR_RETURN(const Topology links,
+                   MeshNamed(spec.net.profile, static_cast<int>(spec.workers())));
   const bool shared =
-      !links->sites.empty() || std::any_of(links->nodes.begin(), links->nodes.end(),
-                                           [](const NodeSpec& node) { return node.access; });
+      !links.sites.empty() || std::any_of(links.nodes.begin(), links.nodes.end(),
+                                          [](const NodeSpec& node) { return node.access; });
   const bool changes =
-      !links->changes.empty() || std::any_of(links->paths.begin(), links->paths.end(),
-                                             [](const PathSpec& path) { return path.rate_trace; });
+      !links.changes.empty() || std::any_of(links.paths.begin(), links.paths.end(),
+                                            [](const PathSpec& path) { return path.rate_trace; });
   if (shared || changes) {
     return absl::InvalidArgumentError(fmt::format(
         "'{}.by' = \"bandwidth\" takes the rate of each path, and in net.profile '{}' {}; want paths "
         "with a rate of their own",
         kChoiceTable, spec.net.profile, shared ? "paths share an access line" : "rates change"));
   }
-  for (const PathSpec& path : links->paths) {
+  for (const PathSpec& path : links.paths) {
     bit_per_s_[{path.from, path.to}] =
         path.rate ? static_cast<double>(path.rate->value) : std::numeric_limits<double>::infinity();
   }

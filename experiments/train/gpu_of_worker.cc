@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/device_check.h"
 #include "pp_group/device_name.h"
@@ -48,13 +49,12 @@ std::string SharedBy(const std::string& device, const std::optional<RanksHere>& 
 absl::Status TakeGpu(const RunSpec& own, int rank, int64_t bytes, EventSink& sink) {
   const std::optional<int> gpu = GpuOf(own);
   if (!gpu) return absl::OkStatus();
-  const absl::StatusOr<std::string> limit = LimitGpuMemory(*gpu, bytes);
-  if (!limit.ok()) return limit.status();
+  ASSIGN_OR_RETURN(const std::string limit, LimitGpuMemory(*gpu, bytes));
   const auto fact = [&sink](const std::string& key, const std::string& value) {
     sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
   };
   fact(absl::StrCat("gpu_of_rank_", rank), absl::StrCat("cuda:", *gpu));
-  fact(absl::StrCat("gpu_memory_of_rank_", rank), *limit);
+  fact(absl::StrCat("gpu_memory_of_rank_", rank), limit);
   return StatusFromTorch(absl::StrCat("ask cuda:", *gpu, " for its kernel of attention"),
                          [&] { fact("attention", AttentionKernelOf(own.model, own.train)); });
 }

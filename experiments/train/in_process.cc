@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/local_membership.h"
 #include "experiments/train/boundary_codecs.h"
 #include "experiments/train/check_training.h"
@@ -35,9 +36,8 @@ absl::StatusOr<std::vector<LocalTelemetry>> MakeRanks(const RunSpec& spec) {
   std::vector<LocalTelemetry> ranks;
   std::vector<int> groups;
   for (int g = 0; g < static_cast<int>(spec.outer.groups); ++g) {
-    absl::StatusOr<std::vector<LocalTelemetry>> group = NewLocalGroup(spec, g);
-    if (!group.ok()) return group.status();
-    ranks.insert(ranks.end(), group->begin(), group->end());
+    ASSIGN_OR_RETURN(std::vector<LocalTelemetry> group, NewLocalGroup(spec, g));
+    ranks.insert(ranks.end(), group.begin(), group.end());
     groups.push_back(g);
   }
   if (groups.size() > 1) JoinLocalGroups(spec, groups, /*meeting=*/0, ranks);
@@ -54,53 +54,47 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory,
                  const Branching& branching, int64_t gpu_bytes, FdEventSink& sink) {
   UseTensorMemory();
   at::set_num_threads(static_cast<int>(spec.limits.threads));
-  absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
-  if (!corpus.ok()) return corpus.status();
-  const absl::Status as_planned =
-      CheckFiles(spec, {Names::kCorpus, Names::kWeights, Names::kCheckpoints});
-  if (!as_planned.ok()) return as_planned;
-  if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
-  absl::StatusOr<std::vector<LocalTelemetry>> ranks = MakeRanks(spec);
-  if (!ranks.ok()) return ranks.status();
-  EmitRunFacts(spec, **corpus, sink);
-  if (absl::Status s = TakeGpu(spec, /*rank=*/0, gpu_bytes, sink); !s.ok()) return s;
+  ASSIGN_OR_RETURN(std::shared_ptr<const Corpus> corpus, OpenCorpus(spec));
+  RETURN_IF_ERROR(CheckFiles(spec, {Names::kCorpus, Names::kWeights, Names::kCheckpoints}));
+  RETURN_IF_ERROR(CheckTraining(spec, *corpus));
+  ASSIGN_OR_RETURN(std::vector<LocalTelemetry> ranks, MakeRanks(spec));
+  EmitRunFacts(spec, *corpus, sink);
+  RETURN_IF_ERROR(TakeGpu(spec, /*rank=*/0, gpu_bytes, sink));
   std::vector<LocalRank> local;
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   options.branching = branching;
   if (!branching.begin_in.empty()) options.restore_from = branching.begin_in;
   if (!options.checkpoint_directory.empty()) options.stop_asked = TerminationPending;
-  absl::StatusOr<std::shared_ptr<BoundaryCodecs>> codecs = BoundaryCodecs::Of(spec);
-  if (!codecs.ok()) return codecs.status();
-  options.codecs = *std::move(codecs);
+  ASSIGN_OR_RETURN(std::shared_ptr<BoundaryCodecs> codecs, BoundaryCodecs::Of(spec));
+  options.codecs = std::move(codecs);
   // A simulated clock tells of itself what it says of them.
   TraceRecorder* const trace = spec.simulated_clock() ? nullptr : options.trace.get();
-  for (const LocalTelemetry& r : *ranks) {
+  for (const LocalTelemetry& r : ranks) {
     local.push_back(ToLocalRank(r, options.codecs.get(), options.capture.get(), trace));
   }
   std::unique_ptr<Membership> membership;
   if (spec.outer.on_group_loss == "continue") {
-    membership = NewLocalMembership(spec, *ranks, sink);
+    membership = NewLocalMembership(spec, ranks, sink);
     options.membership = membership.get();
   }
   std::unique_ptr<SimulatedClock> clock;
   std::optional<ClockedSteps> clocked;
   if (spec.simulated_clock()) {
-    absl::StatusOr<std::unique_ptr<SimulatedClock>> made = SimulatedClock::Of(spec);
-    if (!made.ok()) return made.status();
-    clock = *std::move(made);
+    ASSIGN_OR_RETURN(std::unique_ptr<SimulatedClock> made, SimulatedClock::Of(spec));
+    clock = std::move(made);
     options.clocked = &clocked.emplace(*clock);
     sink.Emit({{"event", "fact"}, {"key", kSimulatedClockFact}, {"value", ClockedBy(spec)}});
   }
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(spec), std::move(local), *corpus, [] { return MonotonicClock().Now(); },
-      membership.get());
-  if (!trainer.ok()) return trainer.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                   Trainer::Create(
+                       ToTrainSpec(spec), std::move(local), corpus,
+                       [] { return MonotonicClock().Now(); }, membership.get()));
   sink.Emit({{"event", "started"},
              {"rank", 0},
              {"ranks", spec.workers()},
              {"pid", getpid()},
              {"node", "loopback"}});
-  if (absl::Status s = RunLoop(**trainer, *ranks, options, sink); !s.ok()) return s;
+  RETURN_IF_ERROR(RunLoop(*trainer, ranks, options, sink));
   return CheckFilesAtEnd(spec);
 }
 

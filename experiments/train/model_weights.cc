@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "experiments/record/whole_file.h"
 #include "experiments/train/safetensors.h"
 #include "experiments/train/weight_files.h"
@@ -127,9 +128,8 @@ ModelWeights::~ModelWeights() = default;
 
 absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std::string& path,
                                                                        const RunSpec& spec) {
-  absl::StatusOr<WeightFiles> files = OpenWeightFiles(path);
-  if (!files.ok()) return files.status();
-  const std::map<std::string, SafeEntry>* const entries = &files->entries;
+  ASSIGN_OR_RETURN(WeightFiles files, OpenWeightFiles(path));
+  const std::map<std::string, SafeEntry>* const entries = &files.entries;
   std::set<std::string> wanted;
   for (const ParameterSlot& slot : LayoutOf(spec.model, 0, 1).slots) {
     for (const WeightTensor& tensor : TensorsOf(spec, slot)) {
@@ -161,7 +161,7 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std
       return BadWeights(path, absl::StrCat("has '", name, "', which this model has not"));
     }
   }
-  auto file = std::make_unique<File>(File{path, *std::move(files)});
+  auto file = std::make_unique<File>(File{path, std::move(files)});
   return std::shared_ptr<const ModelWeights>(new ModelWeights(spec, std::move(file)));
 }
 
@@ -255,22 +255,21 @@ absl::Status MakeWeightFolder(const std::string& folder) {
 
 absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat,
                                size_t most_bytes) {
-  if (absl::Status made = MakeWeightFolder(folder); !made.ok()) return made;
+  RETURN_IF_ERROR(MakeWeightFolder(folder));
   const auto parts = Parts(SafeTensorsOf(spec, LayoutOf(spec.model, 0, 1), flat), most_bytes);
   const auto count = static_cast<int>(parts.size());
   for (int p = 0; p < count; ++p) {
-    const absl::Status written = WritePart(folder, p, count, parts[static_cast<size_t>(p)]);
-    if (!written.ok()) return written;
+    RETURN_IF_ERROR(WritePart(folder, p, count, parts[static_cast<size_t>(p)]));
   }
   if (count > 1) {
-    if (absl::Status index = WriteIndexOf(folder, parts); !index.ok()) return index;
+    RETURN_IF_ERROR(WriteIndexOf(folder, parts));
   }
   return WriteConfig(folder, spec);
 }
 
 absl::Status WriteStageWeights(const std::string& folder, const RunSpec& spec, int stage,
                                const float* flat, int expert_rank) {
-  if (absl::Status made = MakeWeightFolder(folder); !made.ok()) return made;
+  RETURN_IF_ERROR(MakeWeightFolder(folder));
   const auto stages = static_cast<int>(spec.schedule.stages);
   const auto holders = static_cast<int>(spec.model.expert_parallel);
   const auto part = [&](int s, int holder, const float* values) {
@@ -284,7 +283,7 @@ absl::Status WriteStageWeights(const std::string& folder, const RunSpec& spec, i
   std::vector<std::vector<SafeTensor>> parts;
   for (int f = 0; f < files; ++f) parts.push_back(part(f / holders, f % holders, nullptr));
   if (files > 1) {
-    if (absl::Status index = WriteIndexOf(folder, parts); !index.ok()) return index;
+    RETURN_IF_ERROR(WriteIndexOf(folder, parts));
   }
   return WriteConfig(folder, spec);
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/membership.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/record/row_json.h"
@@ -44,10 +45,10 @@ absl::Status EvaluateBoth(Trainer& trainer, const RunLoopOptions& options, int r
   const auto off = trainer.Evaluate(BoundaryCodec::kOff, options.eval_rows);
   if (!off.ok()) return off.status();
   if (*off) EmitEvaluation(**off, EvalCodec::kOff, trainer.step(), rank, sink);
-  const auto on =
-      options.forward_is_identity ? off : trainer.Evaluate(BoundaryCodec::kOn, options.eval_rows);
-  if (!on.ok()) return on.status();
-  if (*on) EmitEvaluation(**on, EvalCodec::kOn, trainer.step(), rank, sink);
+  ASSIGN_OR_RETURN(const auto on, options.forward_is_identity
+                                      ? off
+                                      : trainer.Evaluate(BoundaryCodec::kOn, options.eval_rows));
+  if (on) EmitEvaluation(*on, EvalCodec::kOn, trainer.step(), rank, sink);
   return absl::OkStatus();
 }
 
@@ -67,19 +68,18 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
                           FdEventSink& sink) {
   // The one before is on the disk before its successor is copied: memory holds one of them, and
   // what strikes in this write does not strike in that one.
-  if (absl::Status s = saving.writer.Finish(); !s.ok()) return s;
+  RETURN_IF_ERROR(saving.writer.Finish());
   Membership* const membership = options.membership;
   if (membership != nullptr) {
     std::string directory = options.checkpoint_directory;
-    absl::Status s = membership->BeforeCheckpoint(trainer.step(), &directory);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(membership->BeforeCheckpoint(trainer.step(), &directory));
     saving.forgiving.Divert(trainer.step(), directory);
   }
   const absl::Duration start = MonotonicClock().Now();
   absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer.Snapshot();
   saving.copying += MonotonicClock().Now() - start;
   if (!snapshot.ok()) return snapshot.status();
-  if (absl::Status s = saving.writer.Begin(*std::move(snapshot)); !s.ok()) return s;
+  RETURN_IF_ERROR(saving.writer.Begin(*std::move(snapshot)));
   if (membership != nullptr) membership->AfterCheckpoint(trainer.step());
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, trainer.step(), sink);
   EmitStillness(stillness, ranks.front().rank, options, sink);
@@ -104,7 +104,7 @@ absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank
                .waited_s = Seconds(report.met)};
   bool tells = report.group == report.members.front() && report.stage == 0;
   if (membership != nullptr) {
-    if (absl::Status s = membership->AfterRound(trainer, &row); !s.ok()) return s;
+    RETURN_IF_ERROR(membership->AfterRound(trainer, &row));
     tells = membership->TellsOf(report.members);
   }
   if (tells) EmitRow("round", rank, row, sink);
@@ -161,13 +161,13 @@ absl::Status Training::ToTheEnd() {
   const int64_t begun = trainer_.step();
   // The others, who handed the state over, write theirs and wait for this one.
   if (options_.joins && CheckpointIsDue()) {
-    if (absl::Status s = Save(all_ranks_); !s.ok()) return s;
+    RETURN_IF_ERROR(Save(all_ranks_));
   }
   while (trainer_.step() < options_.steps) {
-    if (absl::Status s = Step(); !s.ok()) return s;
+    RETURN_IF_ERROR(Step());
   }
   if (options_.trains) EmitClipping(clipped_, trainer_.step() - begun, sink_);
-  if (absl::Status s = trainer_.FinishSends(); !s.ok()) return s;
+  RETURN_IF_ERROR(trainer_.FinishSends());
   const absl::Status written = saving_.writer.Finish();
   (void)TellUnwritten(saving_, all_ranks_.front(), sink_);
   EmitWriting(saving_, all_ranks_.front().rank, sink_);
@@ -179,16 +179,15 @@ absl::Status Training::Step() {
   if (options_.capture) options_.capture->BeginStep(step);
   if (options_.codecs) options_.codecs->BeginStep(step);
   if (options_.membership != nullptr) {
-    if (absl::Status s = options_.membership->BeforeStep(trainer_, step); !s.ok()) return s;
+    RETURN_IF_ERROR(options_.membership->BeforeStep(trainer_, step));
   }
   if (options_.trace != nullptr) options_.trace->BeginStep(step);
   const absl::Duration begin = MonotonicClock().Now();
-  const absl::StatusOr<std::vector<StepReport>> reports = trainer_.Step();
-  if (!reports.ok()) return reports.status();
-  if (options_.membership != nullptr) options_.membership->AfterStep(*reports);
-  if (absl::Status s = TellTimes(*reports, begin); !s.ok()) return s;
-  if (absl::Status s = TellStep(*reports); !s.ok()) return s;
-  return AfterStep(*reports);
+  ASSIGN_OR_RETURN(const std::vector<StepReport> reports, trainer_.Step());
+  if (options_.membership != nullptr) options_.membership->AfterStep(reports);
+  RETURN_IF_ERROR(TellTimes(reports, begin));
+  RETURN_IF_ERROR(TellStep(reports));
+  return AfterStep(reports);
 }
 
 // On the simulated clock, where the run has one, and to its trace.
@@ -197,8 +196,7 @@ absl::Status Training::TellTimes(const std::vector<StepReport>& reports, absl::D
   const bool traced = trace != nullptr && trace->wanted();
   if (options_.clocked != nullptr) {
     std::vector<TraceSpan> spans;
-    absl::Status s = options_.clocked->After(ranks(), reports, traced ? &spans : nullptr);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(options_.clocked->After(ranks(), reports, traced ? &spans : nullptr));
     if (traced) trace->Add(std::move(spans));
   } else if (traced) {
     trace->AddStep(ranks(), trainer_.step(), begin, MonotonicClock().Now());
@@ -216,7 +214,7 @@ absl::Status Training::TellStep(const std::vector<StepReport>& reports) {
   }
   EmitErrors(trainer_.step(), ranks(), errors_, sink_);
   if (options_.capture) {
-    if (absl::Status s = options_.capture->EndStep(); !s.ok()) return s;
+    RETURN_IF_ERROR(options_.capture->EndStep());
   }
   std::map<int, bool> clips;  // by rank, of any of its stages
   for (const StepReport& r : reports) {
@@ -234,16 +232,15 @@ absl::Status Training::AfterStep(const std::vector<StepReport>& reports) {
   const StepReport& first = reports.front();
   const bool comes_and_goes = options_.membership != nullptr;
   if (first.outer_synced && !first.members.empty()) {
-    absl::Status s = AfterOuterStep(trainer_, first, ranks().front().rank, options_, sink_);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(AfterOuterStep(trainer_, first, ranks().front().rank, options_, sink_));
     // Everybody has the others' deltas: what has been counted has crossed, whoever is lost next.
     if (comes_and_goes) {
       for (const LocalTelemetry& r : ranks()) EmitCrossings(r, /*checkpoint=*/0, sink_);
     }
   }
-  if (absl::Status s = saving_.writer.Poll(); !s.ok()) return s;
+  RETURN_IF_ERROR(saving_.writer.Poll());
   (void)TellUnwritten(saving_, ranks().front(), sink_);
-  if (absl::Status s = LeaveForBranches(); !s.ok()) return s;
+  RETURN_IF_ERROR(LeaveForBranches());
   if (trainer_.step() < options_.steps && options_.stop_asked && options_.stop_asked()) {
     return Stop();
   }
@@ -255,11 +252,10 @@ absl::Status Training::LeaveForBranches() {
   if (std::ranges::find(branching.leave_after, trainer_.step()) == branching.leave_after.end()) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer_.Snapshot();
-  if (!snapshot.ok()) return snapshot.status();
+  ASSIGN_OR_RETURN(const std::vector<Checkpoint> snapshot, trainer_.Snapshot());
   const std::string folder = branching.FolderAfter(trainer_.step());
-  for (const Checkpoint& checkpoint : *snapshot) {
-    if (absl::Status s = WriteCheckpoint(folder, checkpoint); !s.ok()) return s;
+  for (const Checkpoint& checkpoint : snapshot) {
+    RETURN_IF_ERROR(WriteCheckpoint(folder, checkpoint));
   }
   return absl::OkStatus();
 }
@@ -287,16 +283,15 @@ void EmitPassedOver(const std::vector<std::string>& passed_over, int64_t step, i
 
 // From the newest checkpoint of another run, and what that changes and leaves behind.
 absl::Status Restore(Trainer& trainer, const std::string& from, int rank, FdEventSink& sink) {
-  const absl::StatusOr<Restored> restored = trainer.RestoreFrom(from);
-  if (!restored.ok()) return restored.status();
-  EmitPassedOver(restored->passed_over, restored->step, rank, sink);
+  ASSIGN_OR_RETURN(const Restored restored, trainer.RestoreFrom(from));
+  EmitPassedOver(restored.passed_over, restored.step, rank, sink);
   const auto fact = [&](const char* key, const nlohmann::json& value) {
     sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
   };
-  fact("restored_step", restored->step);
+  fact("restored_step", restored.step);
   fact("restored_from", from);
-  if (!restored->changes.empty()) fact("restored_changes", restored->changes);
-  if (!restored->dropped.empty()) fact("restored_without", absl::StrJoin(restored->dropped, "; "));
+  if (!restored.changes.empty()) fact("restored_changes", restored.changes);
+  if (!restored.dropped.empty()) fact("restored_without", absl::StrJoin(restored.dropped, "; "));
   return sink.status();
 }
 

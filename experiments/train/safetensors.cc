@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "experiments/record/whole_file.h"
 
 namespace longhaul {
@@ -29,14 +30,13 @@ absl::Status WriteSafetensors(const std::string& path, std::span<const SafeTenso
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // so that values are aligned
   const uint64_t length = text.size();
-  absl::StatusOr<WholeFile> file = WholeFile::Open(path);
-  if (!file.ok()) return file.status();
-  file->Write({reinterpret_cast<const char*>(&length), sizeof(length)});
-  file->Write(text);
+  ASSIGN_OR_RETURN(WholeFile file, WholeFile::Open(path));
+  file.Write({reinterpret_cast<const char*>(&length), sizeof(length)});
+  file.Write(text);
   for (const SafeTensor& tensor : tensors) {
-    file->Write({reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size_bytes()});
+    file.Write({reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size_bytes()});
   }
-  return file->Close();
+  return file.Close();
 }
 
 namespace {
@@ -168,11 +168,10 @@ absl::StatusOr<std::map<std::string, SafeEntry>> Parse(std::span<const std::byte
         absl::StrCat("its header of ", length, " bytes is longer than the file or 100 MB"));
   }
   const std::string_view text(reinterpret_cast<const char*>(content.data()) + kLengthBytes, length);
-  const absl::StatusOr<json> header = ParseHeader(text);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const json header, ParseHeader(text));
   const std::span<const std::byte> data = content.subspan(kLengthBytes + length);
   std::map<std::string, SafeEntry> entries;
-  for (const auto& [name, item] : header->items()) {
+  for (const auto& [name, item] : header.items()) {
     if (name == "__metadata__") continue;
     absl::StatusOr<SafeEntry> entry = ParseEntry(item, data);
     if (!entry.ok()) {
@@ -181,7 +180,7 @@ absl::StatusOr<std::map<std::string, SafeEntry>> Parse(std::span<const std::byte
     }
     entries.emplace(name, *std::move(entry));
   }
-  if (absl::Status status = CheckCovered(entries, data); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckCovered(entries, data));
   return entries;
 }
 

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/spec/plans_of_spec.h"
 #include "experiments/spec/round_plan.h"
@@ -71,7 +72,7 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
 absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec,
                                                                    const Topology& links,
                                                                    Losses losses) {
-  if (absl::Status s = CheckLinks(links); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckLinks(links));
   std::map<std::pair<int64_t, int64_t>, BoundaryLink> known;
   for (const PathSpec& path : links.paths) {
     BoundaryLink& link = known[{path.from, path.to}] = longhaul::LinkOf(links, path, spec);
@@ -84,11 +85,10 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
 
 absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec,
                                                                    Links links) {
-  if (absl::Status s = CheckControl(spec); !s.ok()) return s;
-  absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
-  if (!program.ok()) return program.status();
+  RETURN_IF_ERROR(CheckControl(spec));
+  ASSIGN_OR_RETURN(PipelineProgram program, PipelineOf(spec));
   std::unique_ptr<SimulatedClock> clock(new SimulatedClock(spec));
-  clock->program_ = *std::move(program);
+  clock->program_ = std::move(program);
   clock->links_ = std::move(links);
   const RunSpec::Compute& machine = *spec.compute;
   for (size_t g = 0; g < static_cast<size_t>(spec.outer.groups); ++g) {
@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
     }
     clock->nominal_.push_back(std::move(costs));
   }
-  if (absl::Status s = clock->PlanBytes(spec); !s.ok()) return s;
+  RETURN_IF_ERROR(clock->PlanBytes(spec));
   clock->Connect();
   if (spec.outer.on_group_loss == "continue") {
     clock->elastic_.emplace(Elastic{
@@ -153,13 +153,12 @@ void SimulatedClock::Connect() {
 }
 
 absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
-  const auto crossings = PlanCrossings(spec);
-  if (!crossings.ok()) return crossings.status();
+  ASSIGN_OR_RETURN(const auto crossings, PlanCrossings(spec));
   // Every group's are alike.
   std::map<std::tuple<std::string, uint64_t, uint64_t, std::vector<uint64_t>, int64_t>,
            std::optional<double>>
       known;
-  for (const PlannedCrossing& c : *crossings) {
+  for (const PlannedCrossing& c : crossings) {
     auto [at, fresh] = known.try_emplace(
         {c.codec, c.shape.rows, c.shape.cols, c.parts, c.first_visits}, std::nullopt);
     if (fresh) at->second = MessageBytes(c);
@@ -292,7 +291,7 @@ absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
   costs_ = nominal_;
   if (elastic_) Strike(*elastic_);
   const std::vector<double> begun_s = clock_->free_s();
-  if (absl::Status s = clock_->Actions(); !s.ok()) return s;
+  RETURN_IF_ERROR(clock_->Actions());
   if (trace != nullptr) AddPipelines(begun_s);
   const bool meets = groups_ > 1 && plan_.meets();
   if (meets && plan_.gradients()) {
@@ -305,7 +304,7 @@ absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
   AddSince(computed_s, TraceLane::kCompute, "update");
   const bool gathers = elastic_ && plan_.EndsRound(step_);
   if (gathers) {
-    if (absl::Status s = Meet(*elastic_); !s.ok()) return s;
+    RETURN_IF_ERROR(Meet(*elastic_));
   }
   for (int g = 0; g < groups(); ++g) did_[static_cast<size_t>(g)] = !clock_->Away(g);
   if (meets && plan_.exchanges()) {

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/train/spec_corpus.h"
@@ -64,9 +65,8 @@ absl::StatusOr<NamedPaths> FilesNamed(const RunSpec& spec, Names names, const st
     case Names::kLinks: {
       if ((spec.net.transport == "loopback" && !spec.simulated_clock()) || !IsTopologyFile(value))
         return NamedPaths();
-      absl::StatusOr<Topology> topology = ReadTopology(value);
-      if (!topology.ok()) return topology.status();
-      return std::move(topology->files);
+      ASSIGN_OR_RETURN(Topology topology, ReadTopology(value));
+      return std::move(topology.files);
     }
     case Names::kProgram:
       return NamedPaths{value};
@@ -98,11 +98,10 @@ absl::StatusOr<FileContent> Stamped(const NamedPaths& paths) {
   Sha256 all;
   for (const std::string& path : paths) {
     int64_t bytes = 0;
-    const absl::StatusOr<std::string> stamp = StampOf(path, &bytes);
-    if (!stamp.ok()) return stamp.status();
+    ASSIGN_OR_RETURN(const std::string stamp, StampOf(path, &bytes));
     content.bytes += bytes;
     ++content.files;
-    all.Add(std::as_bytes(std::span(*stamp)));
+    all.Add(std::as_bytes(std::span(stamp)));
   }
   content.stamp = all.Hex().substr(0, 32);
   return content;
@@ -130,11 +129,9 @@ absl::StatusOr<std::string> HashOfAll(const NamedPaths& paths, const std::string
 // files = 0: none named.
 absl::StatusOr<FileContent> ContentOf(const NamedPaths& paths) {
   if (paths.empty()) return FileContent{};
-  absl::StatusOr<FileContent> content = Stamped(paths);
-  if (!content.ok()) return content.status();
-  absl::StatusOr<std::string> hash = HashOfAll(paths, content->stamp);
-  if (!hash.ok()) return hash.status();
-  content->sha256 = *std::move(hash);
+  ASSIGN_OR_RETURN(FileContent content, Stamped(paths));
+  ASSIGN_OR_RETURN(std::string hash, HashOfAll(paths, content.stamp));
+  content.sha256 = std::move(hash);
   return content;
 }
 
@@ -146,10 +143,9 @@ absl::StatusOr<FileContent> ContentOf(const RunSpec& spec, Names names, const st
 // Of a [program] all files together, under one name.
 absl::StatusOr<FileContent> ContentOfProgram(const RunSpec& spec) {
   const NamedPaths paths = FilesOfProgram(spec);
-  absl::StatusOr<FileContent> content = ContentOf(paths);
-  if (!content.ok()) return content.status();
-  content->key = "program.command";
-  content->value = absl::StrJoin(paths, ",");
+  ASSIGN_OR_RETURN(FileContent content, ContentOf(paths));
+  content.key = "program.command";
+  content.value = absl::StrJoin(paths, ",");
   return content;
 }
 
@@ -167,9 +163,8 @@ using SeenContents = std::map<std::pair<std::string, std::string>, FileContent>;
 absl::Status Pin(RunSpec& spec, std::initializer_list<Names> kinds, SeenContents& seen) {
   std::vector<FileContent> files;
   if (spec.program) {
-    absl::StatusOr<FileContent> content = ContentOfProgram(spec);
-    if (!content.ok()) return content.status();
-    if (content->files > 0) files.push_back(*std::move(content));
+    ASSIGN_OR_RETURN(FileContent content, ContentOfProgram(spec));
+    if (content.files > 0) files.push_back(std::move(content));
     spec.files = std::move(files);
     return absl::OkStatus();
   }
@@ -286,10 +281,9 @@ absl::Status CheckFiles(const RunSpec& spec, std::initializer_list<Names> kinds,
         planned.key, planned.value, what, ShortHash(hash), ShortHash(planned.sha256)));
   };
   if (spec.program) {
-    const absl::StatusOr<FileContent> now = ContentOfProgram(spec);
-    if (!now.ok()) return now.status();
-    if (spec.files.empty() || now->sha256 == spec.files[0].sha256) return absl::OkStatus();
-    return changed(spec.files[0], now->sha256);
+    ASSIGN_OR_RETURN(const FileContent now, ContentOfProgram(spec));
+    if (spec.files.empty() || now.sha256 == spec.files[0].sha256) return absl::OkStatus();
+    return changed(spec.files[0], now.sha256);
   }
   RunSpec copy = spec;  // a key's field is found in a spec that may be written
   for (const SpecKey& key : SpecKeys()) {

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
 #include "compressors/reference_tensors.h"
@@ -162,18 +163,16 @@ Shape BoundaryShape(const RunSpec& spec) {
 
 absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(
     const RunSpec& spec, int64_t done, std::span<const CodecSwitchRow> switches) {
-  const absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(const PipelineProgram program, PipelineOf(spec));
   const int64_t ranks = spec.ranks(), groups = spec.outer.groups;
   const std::vector<int> rank_of_stage = RanksOfStages(spec);
   std::vector<SampleVisits> visits(static_cast<size_t>(groups));
   if (!SampleBoundaries(spec).empty()) visits = VisitsOf(spec, done);
   std::vector<PlannedCrossing> out;
   for (int64_t g = 0; g < groups; ++g) {
-    const auto own =
-        PipelineCrossings(spec, *program, g, done, visits[static_cast<size_t>(g)], switches);
-    if (!own.ok()) return own.status();
-    out.insert(out.end(), own->begin(), own->end());
+    ASSIGN_OR_RETURN(const auto own, PipelineCrossings(spec, program, g, done,
+                                                       visits[static_cast<size_t>(g)], switches));
+    out.insert(out.end(), own.begin(), own.end());
   }
   std::stable_sort(out.begin(), out.end(), [](const PlannedCrossing& a, const PlannedCrossing& b) {
     return a.direction < b.direction;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 #include "compressors/isa.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/elastic/state_swarm.h"
@@ -86,10 +87,10 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
 }
 
 absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
-  if (absl::Status s = PipelineOf(spec).status(); !s.ok()) return s;
-  if (absl::Status s = CheckTrainSpec(ToTrainSpec(spec), corpus); !s.ok()) return s;
+  RETURN_IF_ERROR(PipelineOf(spec).status());
+  RETURN_IF_ERROR(CheckTrainSpec(ToTrainSpec(spec), corpus));
   if (spec.boundary.policy) {
-    if (absl::Status s = CodecChoice::Of(spec).status(); !s.ok()) return s;
+    RETURN_IF_ERROR(CodecChoice::Of(spec).status());
   }
   if (!spec.model.init.empty()) {
     if (auto w = ModelWeights::Open(spec.model.init, spec); !w.ok()) return w.status();
@@ -99,7 +100,7 @@ absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
         "outer.joiner_source = \"swarm\" needs a longhaul that was built with "
         "libtorrent-rasterbar (longhaul doctor names the package), or \"member\"");
   }
-  if (absl::Status s = MakeWeightFolder(spec.model.save); !s.ok()) return s;
+  RETURN_IF_ERROR(MakeWeightFolder(spec.model.save));
   const int64_t rows = corpus.held_out_rows(spec.model.context);
   if (spec.eval.rows <= rows) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -129,17 +130,14 @@ std::shared_ptr<Capture> CaptureOf(const RunSpec& spec) {
 // The local stages of the group that was evaluated; where groups have just met, every group's.
 // Where experts are spread, every group has a part.
 absl::Status SaveWeights(Trainer& trainer, const RunSpec& spec) {
-  const absl::StatusOr<std::vector<Checkpoint>> ranks = trainer.Snapshot();
-  if (!ranks.ok()) return ranks.status();
-  for (const Checkpoint& rank : *ranks) {
+  ASSIGN_OR_RETURN(const std::vector<Checkpoint> ranks, trainer.Snapshot());
+  for (const Checkpoint& rank : ranks) {
     const bool holds_experts = spec.model.expert_parallel > 1;
     if (!holds_experts && rank.group != trainer.evaluated_group()) continue;
-    const auto values = rank.Section("parameters");
-    if (!values.ok()) return values.status();
-    const auto* flat = reinterpret_cast<const float*>(values->data());
-    absl::Status s =
-        WriteStageWeights(spec.model.save, spec, rank.stage, flat, holds_experts ? rank.group : 0);
-    if (!s.ok()) return s;
+    ASSIGN_OR_RETURN(const auto values, rank.Section("parameters"));
+    const auto* flat = reinterpret_cast<const float*>(values.data());
+    RETURN_IF_ERROR(
+        WriteStageWeights(spec.model.save, spec, rank.stage, flat, holds_experts ? rank.group : 0));
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/whole_file.h"
 #include "experiments/train/model_weights.h"
@@ -32,25 +33,22 @@ absl::Status BadIndex(const std::string& path, const std::string& what) {
 
 // Adds a file's tensors; its hash is returned.
 absl::StatusOr<std::string> AddFile(const std::string& path, WeightFiles* files) {
-  auto mapped = MappedFile::Open("weights", path);
-  if (!mapped.ok()) return mapped.status();
-  auto entries = ParseSafetensors(path, (*mapped)->bytes());
-  if (!entries.ok()) return entries.status();
-  for (auto& [name, entry] : *entries) {
+  ASSIGN_OR_RETURN(auto mapped, MappedFile::Open("weights", path));
+  ASSIGN_OR_RETURN(auto entries, ParseSafetensors(path, mapped->bytes()));
+  for (auto& [name, entry] : entries) {
     if (!files->entries.emplace(name, std::move(entry)).second) {
       return BadIndex(path, absl::StrCat("has '", name, "', which another file has too"));
     }
   }
-  std::string hash = Sha256Hex((*mapped)->bytes());
-  files->mapped.push_back(*std::move(mapped));
+  std::string hash = Sha256Hex(mapped->bytes());
+  files->mapped.push_back(std::move(mapped));
   return hash;
 }
 
 // Which file has which tensor, as the index says.
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& path) {
-  const auto mapped = MappedFile::Open("weights", path);
-  if (!mapped.ok()) return mapped.status();
-  const std::span<const std::byte> bytes = (*mapped)->bytes();
+  ASSIGN_OR_RETURN(const auto mapped, MappedFile::Open("weights", path));
+  const std::span<const std::byte> bytes = mapped->bytes();
   if (bytes.size() > kMostIndexBytes) return BadIndex(path, "an index of more than 100 MB");
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const nlohmann::json index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -125,23 +123,20 @@ absl::StatusOr<WeightFiles> OpenWeightFiles(const std::string& path) {
                      ": a folder; want its model.safetensors or model.safetensors.index.json"));
   }
   if (!absl::EndsWith(path, ".json")) {
-    absl::StatusOr<std::string> hash = AddFile(path, &files);
-    if (!hash.ok()) return hash.status();
-    files.hash = *std::move(hash);
+    ASSIGN_OR_RETURN(std::string hash, AddFile(path, &files));
+    files.hash = std::move(hash);
     return files;
   }
-  const auto file_of = ReadIndex(path);
-  if (!file_of.ok()) return file_of.status();
+  ASSIGN_OR_RETURN(const auto file_of, ReadIndex(path));
   std::set<std::string> names;
-  for (const auto& [tensor, file] : *file_of) names.insert(file);
+  for (const auto& [tensor, file] : file_of) names.insert(file);
   std::string hashes;
   for (const std::string& name : names) {
     const std::string file = (std::filesystem::path(path).parent_path() / name).string();
-    const absl::StatusOr<std::string> hash = AddFile(file, &files);
-    if (!hash.ok()) return hash.status();
-    hashes += *hash;
+    ASSIGN_OR_RETURN(const std::string hash, AddFile(file, &files));
+    hashes += hash;
     const std::span<const std::byte> bytes = files.mapped.back()->bytes();
-    for (const auto& [tensor, of] : *file_of) {
+    for (const auto& [tensor, of] : file_of) {
       if (of != name) continue;
       const auto found = files.entries.find(tensor);
       const bool here = found != files.entries.end() &&
@@ -157,10 +152,9 @@ absl::StatusOr<WeightFiles> OpenWeightFiles(const std::string& path) {
 
 absl::StatusOr<std::vector<std::string>> WeightPaths(const std::string& path) {
   if (!absl::EndsWith(path, ".json")) return std::vector{path};
-  const auto file_of = ReadIndex(path);
-  if (!file_of.ok()) return file_of.status();
+  ASSIGN_OR_RETURN(const auto file_of, ReadIndex(path));
   std::set<std::string> names;
-  for (const auto& [tensor, file] : *file_of) names.insert(file);
+  for (const auto& [tensor, file] : file_of) names.insert(file);
   std::vector<std::string> paths = {path};
   for (const std::string& name : names) {
     paths.push_back((std::filesystem::path(path).parent_path() / name).string());
@@ -204,15 +198,13 @@ absl::Status ExportWeights(const std::string& checkpoints, const RunSpec& spec,
   for (int i = 0; i < groups * stages; ++i) {
     const int group = i / stages, s = i % stages;
     const std::string path = CheckpointPath(checkpoints, group, s, steps.back());
-    const absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(path);
-    if (!checkpoint.ok()) return checkpoint.status();
-    if (absl::Status bad = CheckModelOf(*checkpoint, model, path); !bad.ok()) return bad;
+    ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
+    RETURN_IF_ERROR(CheckModelOf(checkpoint, model, path));
     const StageLayout layout = LayoutOf(OnExpertRank(model, group), s, stages, spec.schedule.cuts);
     const auto size = static_cast<size_t>(layout.flat_elements);
-    const auto bytes = checkpoint->Section("parameters", size * sizeof(float));
-    if (!bytes.ok()) return bytes.status();
+    ASSIGN_OR_RETURN(const auto bytes, checkpoint.Section("parameters", size * sizeof(float)));
     std::vector<float> values(size);
-    std::memcpy(values.data(), bytes->data(), bytes->size());
+    std::memcpy(values.data(), bytes.data(), bytes.size());
     CopySlots(layout, values.data(), whole, flat.data());
   }
   // Half an export must not pass for one.

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "experiments/elastic/round_store.h"
 #include "experiments/elastic/store_membership.h"
 #include "experiments/elastic/worker_join.h"
@@ -43,11 +44,10 @@ absl::StatusOr<std::string> Variable(const char* name) {
 }
 
 absl::StatusOr<int> IntVariable(const char* name) {
-  absl::StatusOr<std::string> text = Variable(name);
-  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(std::string text, Variable(name));
   int value = 0;
-  if (absl::SimpleAtoi(*text, &value) && value >= 0) return value;
-  return absl::FailedPreconditionError(absl::StrCat(name, " is '", *text, "': want a number >= 0"));
+  if (absl::SimpleAtoi(text, &value) && value >= 0) return value;
+  return absl::FailedPreconditionError(absl::StrCat(name, " is '", text, "': want a number >= 0"));
 }
 
 // What TCP in this node really uses, as the kernel names it.
@@ -137,29 +137,26 @@ struct OwnPart {
 
 // Whatever is wrong with this rank alone is said here, before any other one waits for it.
 absl::StatusOr<OwnPart> Prepare(const RunSpec& spec, const WorkerPlace& place) {
-  if (absl::Status s = CheckLauncher(spec, place); !s.ok()) return s;
-  if (absl::Status s = CheckLabIsThere(spec, place); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckLauncher(spec, place));
+  RETURN_IF_ERROR(CheckLabIsThere(spec, place));
   at::set_num_threads(static_cast<int>(spec.limits.threads));
-  absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
-  if (!corpus.ok()) return corpus.status();
+  ASSIGN_OR_RETURN(std::shared_ptr<const Corpus> corpus, OpenCorpus(spec));
   OwnPart own;
-  own.corpus = *std::move(corpus);
+  own.corpus = std::move(corpus);
   own.spec = OnGpu(spec, GpuNumber(RanksOf(place), place.rank));
-  if (absl::Status s = CheckTraining(own.spec, *own.corpus); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckTraining(own.spec, *own.corpus));
   const absl::StatusOr<ChosenInterface> interface =
       ChooseInterface(place.interface, {place.master_address});
   if (!interface.ok()) return interface.status();
   own.interface = interface->name;
-  absl::StatusOr<std::string> ip = OwnAddress(spec, own.interface);
-  if (!ip.ok()) return ip.status();
-  own.ip = *std::move(ip);
-  absl::StatusOr<std::shared_ptr<Node>> node =
-      Node::Create({.transport = TransportKind::kUcx,
-                    .interface = interface->name,
-                    .interface_why = interface->why,
-                    .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)});
-  if (!node.ok()) return node.status();
-  own.node = *std::move(node);
+  ASSIGN_OR_RETURN(std::string ip, OwnAddress(spec, own.interface));
+  own.ip = std::move(ip);
+  ASSIGN_OR_RETURN(std::shared_ptr<Node> node,
+                   Node::Create({.transport = TransportKind::kUcx,
+                                 .interface = interface->name,
+                                 .interface_why = interface->why,
+                                 .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)}));
+  own.node = std::move(node);
   return own;
 }
 
@@ -247,20 +244,19 @@ absl::Status Train(const WorkerPlace& place, const OwnPart& own, const Joined& j
 
 absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                  const std::string& checkpoint_directory, FdEventSink& sink) {
-  if (absl::Status s = CheckWorldSize(spec, place); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckWorldSize(spec, place));
   if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
   UseTensorMemory();
-  const absl::StatusOr<OwnPart> own = Prepare(spec, place);
-  if (!own.ok()) return own.status();
-  const absl::StatusOr<Joined> joined = JoinRun(spec, place, own->node);
+  ASSIGN_OR_RETURN(const OwnPart own, Prepare(spec, place));
+  const absl::StatusOr<Joined> joined = JoinRun(spec, place, own.node);
   if (!joined.ok()) return EmitFailure(joined.status(), place, sink);
   if (absl::Status s = AgreeOnTheRun(spec, place, *joined, sink); !s.ok()) {
     return EmitFailure(s, place, sink);
   }
-  const auto membership = MembershipOf(spec, place, *own, *joined, sink);
-  if (place.rank == 0 && joined->life == 0) EmitFactsOfAll(spec, place, *own->corpus, sink);
+  const auto membership = MembershipOf(spec, place, own, *joined, sink);
+  if (place.rank == 0 && joined->life == 0) EmitFactsOfAll(spec, place, *own.corpus, sink);
   const absl::Status trained =
-      Train(place, *own, *joined, membership.get(), checkpoint_directory, sink);
+      Train(place, own, *joined, membership.get(), checkpoint_directory, sink);
   return trained.ok() ? CheckFilesAtEnd(spec) : trained;
 }
 
@@ -279,13 +275,11 @@ absl::StatusOr<WorkerPlace> PlaceFromEnvironment() {
   for (auto [name, field] : {std::pair{"RANK", &place.rank},
                              {"WORLD_SIZE", &place.world_size},
                              {"MASTER_PORT", &place.master_port}}) {
-    absl::StatusOr<int> value = IntVariable(name);
-    if (!value.ok()) return value.status();
-    *field = *value;
+    ASSIGN_OR_RETURN(int value, IntVariable(name));
+    *field = value;
   }
-  absl::StatusOr<std::string> address = Variable("MASTER_ADDR");
-  if (!address.ok()) return address.status();
-  place.master_address = *address;
+  ASSIGN_OR_RETURN(std::string address, Variable("MASTER_ADDR"));
+  place.master_address = address;
   return place;
 }
 

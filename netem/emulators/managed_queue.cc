@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include "base/status_macros.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/topology/queue_limits.h"
 
@@ -85,7 +86,7 @@ int TakeQdisc(nl_msg* message, void* argument) {
 
 absl::Status PutManagedQueue(const Netlink& netlink, int ifindex, BitsPerSecond rate,
                              int64_t limit_packets, const QueueManagement& aqm, int mtu) {
-  if (auto s = PutRate(netlink, ifindex, rate, mtu); !s.ok()) return s;
+  RETURN_IF_ERROR(PutRate(netlink, ifindex, rate, mtu));
   const auto target_us = static_cast<uint32_t>(absl::ToInt64Microseconds(aqm.target));
   const auto interval_us = static_cast<uint32_t>(absl::ToInt64Microseconds(aqm.interval));
   const auto limit = static_cast<uint32_t>(limit_packets);

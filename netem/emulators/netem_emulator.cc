@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/emulators/netem_routers.h"
 #include "netem/emulators/path_leaf.h"
 #include "netem/emulators/traffic_control.h"
@@ -70,7 +71,7 @@ class NetemEmulator : public Emulator {
 
 absl::Status NetemEmulator::BuildNode(int node, MacKind next_hop) {
   return InNamespace(nodes_[node].fd(), [&] {
-    if (auto s = OffloadsOff(kNodeDevice); !s.ok()) return s;
+    RETURN_IF_ERROR(OffloadsOff(kNodeDevice));
     return PrepareNode(topology_, node, MacText(next_hop, node), options_);
   });
 }
@@ -78,22 +79,19 @@ absl::Status NetemEmulator::BuildNode(int node, MacKind next_hop) {
 // The site's router and, where nodes share it, the switch before it. Returns the end that the
 // node of a site without a switch is to be connected to.
 absl::StatusOr<VethEnd> NetemEmulator::BuildSiteOf(const Port& port, const VethEnd& core) {
-  auto site = NetNamespace::Create(SiteSpaceName(topology_, port));
-  if (!site.ok()) return site.status();
-  const int site_fd = site->fd();
-  sites_.push_back(*std::move(site));
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
+  ASSIGN_OR_RETURN(auto site, NetNamespace::Create(SiteSpaceName(topology_, port)));
+  const int site_fd = site.fd();
+  sites_.push_back(std::move(site));
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
   const VethEnd lan{site_fd, kLan, MacText(MacKind::kLan, port.first)};
   const VethEnd wan{site_fd, kWan, MacText(MacKind::kWan, port.first)};
-  if (auto s = netlink->CreateVeth(wan, core, topology_.mtu); !s.ok()) return s;
+  RETURN_IF_ERROR(netlink.CreateVeth(wan, core, topology_.mtu));
   if (!port.shared) return lan;
-  auto joint = NetNamespace::Create(SwitchSpaceName(topology_, port));
-  if (!joint.ok()) return joint.status();
-  const int fd = joint->fd();
-  switches_.emplace(port.first, *std::move(joint));
+  ASSIGN_OR_RETURN(auto joint, NetNamespace::Create(SwitchSpaceName(topology_, port)));
+  const int fd = joint.fd();
+  switches_.emplace(port.first, std::move(joint));
   const VethEnd up{fd, kSwitchUp, MacText(MacKind::kSwitch, port.first)};
-  if (auto s = netlink->CreateVeth(up, lan, topology_.mtu); !s.ok()) return s;
+  RETURN_IF_ERROR(netlink.CreateVeth(up, lan, topology_.mtu));
   return lan;
 }
 
@@ -102,20 +100,18 @@ absl::Status NetemEmulator::BuildPort(const Port& port) {
   VethEnd far = core;
   MacKind next_hop = MacKind::kCore;
   if (port.access != nullptr) {
-    auto lan = BuildSiteOf(port, core);
-    if (!lan.ok()) return lan.status();
-    far = *lan;
+    ASSIGN_OR_RETURN(auto lan, BuildSiteOf(port, core));
+    far = lan;
     next_hop = MacKind::kLan;
   }
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
   for (int node : port.nodes) {
     if (port.shared) {
       far = {switches_.at(port.first).fd(), SwitchDevice(node), MacText(MacKind::kLan, node)};
     }
     const VethEnd own{nodes_[node].fd(), kNodeDevice, MacText(MacKind::kNode, node)};
-    if (auto s = netlink->CreateVeth(own, far, topology_.mtu); !s.ok()) return s;
-    if (auto s = BuildNode(node, next_hop); !s.ok()) return s;
+    RETURN_IF_ERROR(netlink.CreateVeth(own, far, topology_.mtu));
+    RETURN_IF_ERROR(BuildNode(node, next_hop));
   }
   if (port.access == nullptr) return absl::OkStatus();
   auto s = InNamespace(sites_.back().fd(), [&] { return BuildSite(topology_, port, options_.ip); });
@@ -126,9 +122,8 @@ absl::Status NetemEmulator::BuildPort(const Port& port) {
 
 absl::Status NetemEmulator::Build() {
   for (const NodeSpec& node : topology_.nodes) {
-    auto space = NetNamespace::Create(node.name);
-    if (!space.ok()) return space.status();
-    nodes_.push_back(*std::move(space));
+    ASSIGN_OR_RETURN(auto space, NetNamespace::Create(node.name));
+    nodes_.push_back(std::move(space));
   }
   ports_ = PortsOf(topology_);
   for (const Port& port : ports_) {
@@ -157,11 +152,9 @@ NetemEmulator::Place NetemEmulator::PlaceOf(const PathSpec& path) const {
 absl::StatusOr<QueueCounters> NetemEmulator::CountersAt(const Place& place) const {
   absl::StatusOr<QueueCounters> result = QueueCounters{};
   auto s = InNamespace(place.netns_fd, [&] {
-    auto netlink = Netlink::Open();
-    if (!netlink.ok()) return netlink.status();
-    auto index = netlink->DeviceIndex(place.device);
-    if (!index.ok()) return index.status();
-    result = ReadCounters(*netlink, *index, LeafHandle(place.slot));
+    ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
+    ASSIGN_OR_RETURN(auto index, netlink.DeviceIndex(place.device));
+    result = ReadCounters(netlink, index, LeafHandle(place.slot));
     return result.status();
   });
   if (!s.ok()) return s;
@@ -177,11 +170,9 @@ PathLeaf NetemEmulator::Leaf(const Topology& topology, const PathSpec& path) con
 absl::Status NetemEmulator::ReplaceLeaf(const PathSpec& path, const PathLeaf& leaf) {
   const Place place = PlaceOf(path);
   return InNamespace(place.netns_fd, [&] {
-    auto netlink = Netlink::Open();
-    if (!netlink.ok()) return netlink.status();
-    auto index = netlink->DeviceIndex(place.device);
-    if (!index.ok()) return index.status();
-    return ChangePathLeaf(*netlink, *index, place.slot, leaf);
+    ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
+    ASSIGN_OR_RETURN(auto index, netlink.DeviceIndex(place.device));
+    return ChangePathLeaf(netlink, index, place.slot, leaf);
   });
 }
 
@@ -200,12 +191,11 @@ absl::Status CheckKernelCan(const Topology& topology) {
 }
 
 absl::Status NetemEmulator::ChangePath(const PathSpec& path) {
-  auto changed = WithPath(topology_, path);
-  if (!changed.ok()) return changed.status();
-  if (auto s = CheckKernelCan(*changed); !s.ok()) return s;
-  if (auto s = ReplaceLeaf(path, Leaf(*changed, path)); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto changed, WithPath(topology_, path));
+  RETURN_IF_ERROR(CheckKernelCan(changed));
+  RETURN_IF_ERROR(ReplaceLeaf(path, Leaf(changed, path)));
   // Figures of paths alone: ports_ points into the sites and nodes, which stay.
-  topology_.paths = std::move(changed->paths);
+  topology_.paths = std::move(changed.paths);
   return absl::OkStatus();
 }
 
@@ -226,11 +216,9 @@ absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
   const Place place = PlaceOf(*path);
   absl::StatusOr<PathCounters> counters = PathCounters{};
   auto s = InNamespace(place.netns_fd, [&] {
-    auto netlink = Netlink::Open();
-    if (!netlink.ok()) return netlink.status();
-    auto index = netlink->DeviceIndex(place.device);
-    if (!index.ok()) return index.status();
-    counters = ReadPathLeaf(*netlink, *index, place.slot);
+    ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
+    ASSIGN_OR_RETURN(auto index, netlink.DeviceIndex(place.device));
+    counters = ReadPathLeaf(netlink, index, place.slot);
     return counters.status();
   });
   if (!s.ok()) return s;
@@ -264,7 +252,7 @@ absl::StatusOr<int64_t> NetemEmulator::unroutable_drops() const {
     return leaf.status();
   };
   for (const Port& port : ports_) {
-    if (auto s = add({core_.fd(), CoreDevice(port), kDefaultSlot}); !s.ok()) return s;
+    RETURN_IF_ERROR(add({core_.fd(), CoreDevice(port), kDefaultSlot}));
     if (!port.shared) continue;
     for (int node : port.nodes) {
       auto s = add({switches_.at(port.first).fd(), SwitchDevice(node), kDefaultSlot});
@@ -278,10 +266,9 @@ absl::Status NetemEmulator::health() const {
   // In the namespace of `netns_fd`, the devices of `nodes`.
   const auto check = [&](int netns_fd, const std::vector<std::pair<std::string, int>>& devices) {
     return InNamespace(netns_fd, [&] {
-      auto netlink = Netlink::Open();
-      if (!netlink.ok()) return netlink.status();
+      ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
       for (const auto& [device, node] : devices) {
-        if (auto index = netlink->DeviceIndex(device); !index.ok()) {
+        if (auto index = netlink.DeviceIndex(device); !index.ok()) {
           return absl::UnavailableError(fmt::format("netem: the link of node {} is gone: {}",
                                                     topology_.nodes[node].name,
                                                     std::string(index.status().message())));
@@ -296,7 +283,7 @@ absl::Status NetemEmulator::health() const {
     if (!port.shared) continue;
     std::vector<std::pair<std::string, int>> in_switch;
     for (int node : port.nodes) in_switch.emplace_back(SwitchDevice(node), node);
-    if (auto s = check(switches_.at(port.first).fd(), in_switch); !s.ok()) return s;
+    RETURN_IF_ERROR(check(switches_.at(port.first).fd(), in_switch));
   }
   return check(core_.fd(), in_core);
 }
@@ -305,11 +292,10 @@ absl::Status NetemEmulator::health() const {
 
 absl::StatusOr<std::unique_ptr<Emulator>> BuildNetemEmulator(const Topology& topology,
                                                              const EmulatorOptions& options) {
-  if (auto s = CheckKernelCan(topology); !s.ok()) return s;
-  auto core = NetNamespace::Create(kCoreName);
-  if (!core.ok()) return core.status();
-  auto emulator = std::make_unique<NetemEmulator>(topology, options, *std::move(core));
-  if (auto s = emulator->Build(); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckKernelCan(topology));
+  ASSIGN_OR_RETURN(auto core, NetNamespace::Create(kCoreName));
+  auto emulator = std::make_unique<NetemEmulator>(topology, options, std::move(core));
+  RETURN_IF_ERROR(emulator->Build());
   return emulator;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/emulators/managed_queue.h"
 #include "netem/emulators/path_leaf.h"
 #include "netem/kernel/posix.h"
@@ -65,11 +66,10 @@ absl::Status AddPath(const Topology& topology, const Netlink& netlink, int ifind
 absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, const Port& port,
                            const EmulatorOptions& options) {
   const std::string device = CoreDevice(port);
-  auto index = BringUp(netlink, device);
-  if (!index.ok()) return index.status();
+  ASSIGN_OR_RETURN(auto index, BringUp(netlink, device));
   const std::string next =
       MacText(port.access == nullptr ? MacKind::kNode : MacKind::kWan, port.first);
-  auto s = AddClassifier(netlink, *index, topology.mtu);
+  auto s = AddClassifier(netlink, index, topology.mtu);
   for (int node : port.nodes) {
     if (s.ok()) s = RouteTo(netlink, node, device, next, options.ip);
   }
@@ -79,7 +79,7 @@ absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, con
     if (InOneSite(topology, path.from, path.to)) continue;
     FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (port.shared) flow.destination = NodeAddressValue(path.to);
-    s = AddPath(topology, netlink, *index, LeafSlot(topology, port, path), flow, path, options);
+    s = AddPath(topology, netlink, index, LeafSlot(topology, port, path), flow, path, options);
   }
   return s;
 }
@@ -88,22 +88,21 @@ absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, con
 absl::Status BuildSwitchPort(const Topology& topology, const Netlink& netlink, int node,
                              const EmulatorOptions& options) {
   const std::string device = SwitchDevice(node);
-  auto index = BringUp(netlink, device);
-  if (!index.ok()) return index.status();
+  ASSIGN_OR_RETURN(auto index, BringUp(netlink, device));
   auto s = RouteTo(netlink, node, device, MacText(MacKind::kNode, node), options.ip);
-  if (s.ok()) s = AddClassifier(netlink, *index, topology.mtu);
+  if (s.ok()) s = AddClassifier(netlink, index, topology.mtu);
   std::vector<FlowKey> outside;
   for (const PathSpec& path : topology.paths) {
     if (!s.ok() || path.to != node) continue;
     const FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (InOneSite(topology, path.from, node)) {
-      s = AddPath(topology, netlink, *index, path.from, flow, path, options);
+      s = AddPath(topology, netlink, index, path.from, flow, path, options);
     } else {
       outside.push_back(flow);
     }
   }
   if (!s.ok()) return s;
-  return AddPassage(netlink, *index, topology.mtu, static_cast<int>(topology.nodes.size()), outside,
+  return AddPassage(netlink, index, topology.mtu, static_cast<int>(topology.nodes.size()), outside,
                     options.ip);
 }
 
@@ -146,52 +145,46 @@ absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports,
                        const EmulatorOptions& options) {
   std::vector<std::string> devices;
   for (const Port& port : ports) devices.push_back(CoreDevice(port));
-  if (auto s = PrepareRouter(devices, options.ip); !s.ok()) return s;
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
+  RETURN_IF_ERROR(PrepareRouter(devices, options.ip));
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
   for (const Port& port : ports) {
-    if (auto s = BuildCorePort(topology, *netlink, port, options); !s.ok()) return s;
+    RETURN_IF_ERROR(BuildCorePort(topology, netlink, port, options));
   }
   return absl::OkStatus();
 }
 
 absl::Status BuildSite(const Topology& topology, const Port& port, IpVersions ip) {
-  if (auto s = PrepareRouter({kLan, kWan}, ip); !s.ok()) return s;
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
+  RETURN_IF_ERROR(PrepareRouter({kLan, kWan}, ip));
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
   for (const auto& [device, rate] :
        {std::pair{kLan, port.access->down}, std::pair{kWan, port.access->up}}) {
-    auto index = BringUp(*netlink, device);
-    if (!index.ok()) return index.status();
+    ASSIGN_OR_RETURN(auto index, BringUp(netlink, device));
     const int64_t limit = AccessQueuePackets(topology, port.first, rate);
     const QueueManagement& aqm = port.access->aqm;
     auto s = aqm.kind == QueueManagement::Kind::kDropTail
-                 ? ReplaceNetem(*netlink, *index, TC_H_ROOT, LeafHandle(0),
+                 ? ReplaceNetem(netlink, index, TC_H_ROOT, LeafHandle(0),
                                 {.rate = rate, .limit_packets = limit})
-                 : PutManagedQueue(*netlink, *index, rate, limit, aqm, topology.mtu);
+                 : PutManagedQueue(netlink, index, rate, limit, aqm, topology.mtu);
     if (!s.ok()) return s;
   }
   const MacKind inside = port.shared ? MacKind::kSwitch : MacKind::kNode;
-  absl::Status s = RouteElsewhere(*netlink, kWan, MacText(MacKind::kCore, port.first), ip);
+  absl::Status s = RouteElsewhere(netlink, kWan, MacText(MacKind::kCore, port.first), ip);
   for (int node : port.nodes) {
-    if (s.ok()) s = RouteTo(*netlink, node, kLan, MacText(inside, port.first), ip);
+    if (s.ok()) s = RouteTo(netlink, node, kLan, MacText(inside, port.first), ip);
   }
   return s;
 }
 
 absl::StatusOr<LineCounters> ReadLine(const Port& port, bool is_up) {
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
-  auto index = netlink->DeviceIndex(is_up ? kWan : kLan);
-  if (!index.ok()) return index.status();
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
+  ASSIGN_OR_RETURN(auto index, netlink.DeviceIndex(is_up ? kWan : kLan));
   absl::StatusOr<LineCounters> line = LineCounters{};
   if (port.access->aqm.kind == QueueManagement::Kind::kDropTail) {
-    auto queue = ReadCounters(*netlink, *index, LeafHandle(0));
-    if (!queue.ok()) return queue.status();
-    line->packets = queue->packets;
-    line->drops_queue = queue->drops;
+    ASSIGN_OR_RETURN(auto queue, ReadCounters(netlink, index, LeafHandle(0)));
+    line->packets = queue.packets;
+    line->drops_queue = queue.drops;
   } else {
-    line = ReadManagedQueue(*netlink, *index);
+    line = ReadManagedQueue(netlink, index);
   }
   if (line.ok()) line->is_up = is_up;
   return line;
@@ -201,13 +194,12 @@ absl::Status BuildSwitch(const Topology& topology, const Port& port,
                          const EmulatorOptions& options) {
   std::vector<std::string> devices = {kSwitchUp};
   for (int node : port.nodes) devices.push_back(SwitchDevice(node));
-  if (auto s = PrepareRouter(devices, options.ip); !s.ok()) return s;
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
-  if (auto up = BringUp(*netlink, kSwitchUp); !up.ok()) return up.status();
-  auto s = RouteElsewhere(*netlink, kSwitchUp, MacText(MacKind::kLan, port.first), options.ip);
+  RETURN_IF_ERROR(PrepareRouter(devices, options.ip));
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
+  if (auto up = BringUp(netlink, kSwitchUp); !up.ok()) return up.status();
+  auto s = RouteElsewhere(netlink, kSwitchUp, MacText(MacKind::kLan, port.first), options.ip);
   for (int node : port.nodes) {
-    if (s.ok()) s = BuildSwitchPort(topology, *netlink, node, options);
+    if (s.ok()) s = BuildSwitchPort(topology, netlink, node, options);
   }
   return s;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/topology/queue_limits.h"
 
@@ -46,16 +47,14 @@ absl::Status ChangePathLeaf(const Netlink& netlink, int ifindex, int slot, const
 }
 
 absl::StatusOr<PathCounters> ReadPathLeaf(const Netlink& netlink, int ifindex, int slot) {
-  auto all = ReadCounters(netlink, ifindex, LeafHandle(slot));
-  if (!all.ok()) return all.status();
-  auto queue = ReadCounters(netlink, ifindex, LeafHandle(slot, LeafPart::kRate));
-  if (!queue.ok()) return queue.status();
-  return PathCounters{.packets = all->packets,
-                      .bytes = all->bytes,
-                      .device_bytes = all->bytes,  // offloads are off
-                      .drops_queue = queue->drops,
-                      .drops_loss = std::max<int64_t>(0, all->drops - queue->drops),
-                      .held_bytes = all->backlog_bytes};
+  ASSIGN_OR_RETURN(auto all, ReadCounters(netlink, ifindex, LeafHandle(slot)));
+  ASSIGN_OR_RETURN(auto queue, ReadCounters(netlink, ifindex, LeafHandle(slot, LeafPart::kRate)));
+  return PathCounters{.packets = all.packets,
+                      .bytes = all.bytes,
+                      .device_bytes = all.bytes,  // offloads are off
+                      .drops_queue = queue.drops,
+                      .drops_loss = std::max<int64_t>(0, all.drops - queue.drops),
+                      .held_bytes = all.backlog_bytes};
 }
 
 }  // namespace longhaul

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -43,7 +45,7 @@ absl::StatusOr<Fd> OpenTap(const std::string& device, TapFrames frames) {
     return ErrnoStatus(fmt::format("create TAP device {} on {}", device, kTunDevice), errno);
   }
   if (frames == TapFrames::kPlain) return fd;
-  if (auto s = SetTapFrames(fd->get(), frames); !s.ok()) return s;
+  RETURN_IF_ERROR(SetTapFrames(fd->get(), frames));
   return fd;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/emulators/mtu_frames.h"
 #include "netem/emulators/tap_device.h"
 #include "netem/emulators/tap_loop.h"
@@ -42,20 +43,16 @@ class TapEmulator : public Emulator {
 
   absl::StatusOr<PathCounters> counters(int from, int to) const override {
     absl::StatusOr<PathCounters> result = NoPath(from, to);
-    const absl::Status asked = loop_->Call([&](TapNetwork& network) {
+    RETURN_IF_ERROR(loop_->Call([&](TapNetwork& network) {
       if (const PathCounters* counters = network.counters(from, to)) result = *counters;
-    });
-    if (!asked.ok()) return asked;
+    }));
     return result;
   }
 
   absl::Status ChangePath(const PathSpec& path) override {
-    auto changed = WithPath(topology_, path);
-    if (!changed.ok()) return changed.status();
-    const absl::Status asked =
-        loop_->Call([&](TapNetwork& network) { network.ChangePath(*changed, path); });
-    if (!asked.ok()) return asked;
-    topology_ = *std::move(changed);
+    ASSIGN_OR_RETURN(auto changed, WithPath(topology_, path));
+    RETURN_IF_ERROR(loop_->Call([&](TapNetwork& network) { network.ChangePath(changed, path); }));
+    topology_ = std::move(changed);
     return SetTapFrames(loop_->tap_fd(path.from), FramesOf(topology_, path.from));
   }
 
@@ -66,18 +63,14 @@ class TapEmulator : public Emulator {
 
   absl::StatusOr<std::vector<LineCounters>> line_counters() const override {
     std::vector<LineCounters> lines;
-    const absl::Status asked =
-        loop_->Call([&](TapNetwork& network) { lines = network.line_counters(); });
-    if (!asked.ok()) return asked;
+    RETURN_IF_ERROR(loop_->Call([&](TapNetwork& network) { lines = network.line_counters(); }));
     NameLines(topology_, lines);
     return lines;
   }
 
   absl::StatusOr<int64_t> unroutable_drops() const override {
     int64_t drops = 0;
-    const absl::Status asked =
-        loop_->Call([&](TapNetwork& network) { drops = network.unroutable_drops(); });
-    if (!asked.ok()) return asked;
+    RETURN_IF_ERROR(loop_->Call([&](TapNetwork& network) { drops = network.unroutable_drops(); }));
     return drops;
   }
 
@@ -94,12 +87,10 @@ class TapEmulator : public Emulator {
 
 // Inside the node's namespace: its device and settings.
 absl::StatusOr<Fd> BuildNode(const Topology& topology, int node, const EmulatorOptions& options) {
-  auto tap = OpenTap(kNodeDevice, FramesOf(topology, node));
-  if (!tap.ok()) return tap.status();
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
-  auto s = netlink->Configure(kNodeDevice, ToString(MacOf(MacKind::kNode, node)), topology.mtu,
-                              kRingPackets);
+  ASSIGN_OR_RETURN(auto tap, OpenTap(kNodeDevice, FramesOf(topology, node)));
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
+  auto s = netlink.Configure(kNodeDevice, ToString(MacOf(MacKind::kNode, node)), topology.mtu,
+                             kRingPackets);
   if (s.ok()) s = PrepareNode(topology, node, ToString(MacOf(MacKind::kLan, node)), options);
   if (!s.ok()) return s;
   return tap;
@@ -113,10 +104,9 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topol
   std::vector<Fd> taps;
   std::vector<std::string> names;
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
-    auto node = NetNamespace::Create(topology.nodes[i].name);
-    if (!node.ok()) return node.status();
+    ASSIGN_OR_RETURN(auto node, NetNamespace::Create(topology.nodes[i].name));
     Fd tap;
-    auto s = InNamespace(node->fd(), [&] {
+    auto s = InNamespace(node.fd(), [&] {
       auto built = BuildNode(topology, static_cast<int>(i), options);
       if (built.ok()) tap = *std::move(built);
       return built.status();
@@ -125,17 +115,17 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topol
       return absl::Status(
           s.code(), fmt::format("node {}: {}", topology.nodes[i].name, std::string(s.message())));
     }
-    nodes.push_back(*std::move(node));
+    nodes.push_back(std::move(node));
     taps.push_back(std::move(tap));
     names.push_back(topology.nodes[i].name);
   }
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   const int64_t now_ns = now.tv_sec * 1'000'000'000 + now.tv_nsec;  // rate traces begin here
-  auto loop = TapLoop::Start(std::move(taps), std::move(names),
-                             TapNetwork(topology, options.seed, now_ns), topology.mtu);
-  if (!loop.ok()) return loop.status();
-  return std::make_unique<TapEmulator>(topology, options, std::move(nodes), *std::move(loop));
+  ASSIGN_OR_RETURN(auto loop,
+                   TapLoop::Start(std::move(taps), std::move(names),
+                                  TapNetwork(topology, options.seed, now_ns), topology.mtu));
+  return std::make_unique<TapEmulator>(topology, options, std::move(nodes), std::move(loop));
 }
 
 }  // namespace longhaul

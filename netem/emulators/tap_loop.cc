@@ -15,6 +15,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/emulators/frame.h"
 #include "netem/kernel/scheduling.h"
 #include "netem/nodes/addressing.h"
@@ -62,7 +63,7 @@ absl::StatusOr<std::unique_ptr<TapLoop>> TapLoop::Start(std::vector<Fd> taps,
     watched = watched && watch(loop->taps_[i].get(), i);
   }
   if (!watched) return ErrnoStatus("tap: watch a device with epoll", errno);
-  if (auto s = loop->timers_.Open(loop->epoll_.get(), kTimerToken); !s.ok()) return s;
+  RETURN_IF_ERROR(loop->timers_.Open(loop->epoll_.get(), kTimerToken));
   loop->thread_ = ThreadWithoutSignals([raw = loop.get()] { raw->Main(); });
   std::unique_lock lock(loop->mu_);
   loop->changed_.wait(lock, [&] { return loop->started_; });

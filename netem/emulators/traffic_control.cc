@@ -20,6 +20,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/kernel/netlink_objects.h"
 #include "netem/nodes/addressing.h"
 
@@ -79,7 +80,7 @@ absl::Status Describe(rtnl_tc* tc, int ifindex, uint32_t parent, const char* kin
 
 absl::Status AddClass(const Netlink& netlink, int ifindex, int mtu, uint32_t handle) {
   const Class entry(rtnl_class_alloc());
-  if (auto s = Describe(TC_CAST(entry.get()), ifindex, kHtbHandle, "htb"); !s.ok()) return s;
+  RETURN_IF_ERROR(Describe(TC_CAST(entry.get()), ifindex, kHtbHandle, "htb"));
   rtnl_tc_set_handle(TC_CAST(entry.get()), handle);
   rtnl_tc_set_mtu(TC_CAST(entry.get()), mtu + 100);
   rtnl_htb_set_rate64(entry.get(), kUnreachedBytesPerSecond);
@@ -106,7 +107,7 @@ void AddKey6(rtnl_cls* filter, uint32_t address, int offset) {
 absl::Status AddFilter(const Netlink& netlink, int ifindex, const FlowKey& flow, IpVersion ip,
                        uint32_t classid) {
   const Filter filter(rtnl_cls_alloc());
-  if (auto s = Describe(TC_CAST(filter.get()), ifindex, kHtbHandle, "u32"); !s.ok()) return s;
+  RETURN_IF_ERROR(Describe(TC_CAST(filter.get()), ifindex, kHtbHandle, "u32"));
   const bool is_ipv6 = ip == IpVersion::kIpv6;
   rtnl_cls_set_prio(filter.get(), is_ipv6 ? 2 : 1);  // a protocol has its own
   rtnl_cls_set_protocol(filter.get(), is_ipv6 ? ETH_P_IPV6 : ETH_P_IP);
@@ -228,19 +229,19 @@ absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, 
 
 absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu) {
   const Qdisc root(rtnl_qdisc_alloc());
-  if (auto s = Describe(TC_CAST(root.get()), ifindex, TC_H_ROOT, "htb"); !s.ok()) return s;
+  RETURN_IF_ERROR(Describe(TC_CAST(root.get()), ifindex, TC_H_ROOT, "htb"));
   rtnl_tc_set_handle(TC_CAST(root.get()), kHtbHandle);
   rtnl_htb_set_defcls(root.get(), kDefaultSlot + 2);
   const int e = rtnl_qdisc_add(netlink.socket(), root.get(), NLM_F_CREATE | NLM_F_EXCL);
   if (e < 0) return NetlinkStatus(fmt::format("put htb on device {}", ifindex), e);
-  if (auto s = AddClass(netlink, ifindex, mtu, LeafParent(kDefaultSlot)); !s.ok()) return s;
+  RETURN_IF_ERROR(AddClass(netlink, ifindex, mtu, LeafParent(kDefaultSlot)));
   return ReplaceNetem(netlink, ifindex, LeafParent(kDefaultSlot), LeafHandle(kDefaultSlot),
                       {.rate = std::nullopt, .impairment = {.loss_prob = 1}, .limit_packets = 1});
 }
 
 absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
                         const std::vector<FlowKey>& flows, IpVersions ip) {
-  if (auto s = AddClass(netlink, ifindex, mtu, LeafParent(slot)); !s.ok()) return s;
+  RETURN_IF_ERROR(AddClass(netlink, ifindex, mtu, LeafParent(slot)));
   for (const FlowKey& flow : flows) {
     auto s = AddFilter(netlink, ifindex, flow, IpVersion::kIpv4, LeafParent(slot));
     if (s.ok() && ip == IpVersions::kBoth) {

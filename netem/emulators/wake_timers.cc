@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 
 absl::Status WakeTimers::Open(int epoll_fd, uint64_t token) {
@@ -41,7 +43,7 @@ absl::Status WakeTimers::Set(int64_t first_ns, std::optional<int64_t> second_ns,
   if (!Serves(*first, first_ns, tolerance_ns)) {
     // Rather one that has passed than one that may serve as the second.
     if (first->at_ns && !second->at_ns) std::swap(first, second);
-    if (auto s = SetOne(*first, first_ns); !s.ok()) return s;
+    RETURN_IF_ERROR(SetOne(*first, first_ns));
   }
   if (!second_ns || Serves(*second, *second_ns, tolerance_ns)) return absl::OkStatus();
   return SetOne(*second, *second_ns);

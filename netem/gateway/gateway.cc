@@ -10,6 +10,7 @@
 #include <poll.h>
 
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 #include "netem/emulators/tap_device.h"
 #include "netem/gateway/relay.h"
 #include "netem/kernel/netlink.h"
@@ -29,22 +30,20 @@ constexpr int kLastResort = 1000;  // a metric: after the route that the device 
 // is non-blocking. Routes: what may be a node's goes through net0 or nowhere, also while net0 is
 // down and for who asks for gw0 by name; all else leaves through gw0, from the node's own address.
 absl::StatusOr<Fd> BuildGatewayDevice(int node) {
-  auto device = OpenTap(kGatewayDevice, TapFrames::kPlain);
-  if (!device.ok()) return device.status();
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
+  ASSIGN_OR_RETURN(auto device, OpenTap(kGatewayDevice, TapFrames::kPlain));
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
   const std::string relay = ToString(MacOf(MacKind::kRelay, node));
-  absl::Status s = netlink->Configure(kGatewayDevice, ToString(MacOf(MacKind::kGateway, node)),
-                                      kGatewayMtu, kQueuePackets);
-  if (s.ok()) s = netlink->SetUp(kGatewayDevice);
-  if (s.ok()) s = netlink->AddRoute(kNodeNetwork, kNodeDevice, kGatewayAddress);
-  if (s.ok()) s = netlink->AddUnreachable(kNodeNetwork, kLastResort);
-  if (s.ok()) s = netlink->AddUnreachable(kRelayNetwork);
+  absl::Status s = netlink.Configure(kGatewayDevice, ToString(MacOf(MacKind::kGateway, node)),
+                                     kGatewayMtu, kQueuePackets);
+  if (s.ok()) s = netlink.SetUp(kGatewayDevice);
+  if (s.ok()) s = netlink.AddRoute(kNodeNetwork, kNodeDevice, kGatewayAddress);
+  if (s.ok()) s = netlink.AddUnreachable(kNodeNetwork, kLastResort);
+  if (s.ok()) s = netlink.AddUnreachable(kRelayNetwork);
   for (const char* address : {kHostAddress, kNameServerAddress}) {
-    if (s.ok()) s = netlink->AddNeighbour(kGatewayDevice, address, relay);
-    if (s.ok()) s = netlink->AddRoute(std::string(address) + "/32", kGatewayDevice, "");
+    if (s.ok()) s = netlink.AddNeighbour(kGatewayDevice, address, relay);
+    if (s.ok()) s = netlink.AddRoute(std::string(address) + "/32", kGatewayDevice, "");
   }
-  if (s.ok()) s = netlink->ReplaceDefaultRoute(kGatewayDevice, kHostAddress, NodeAddress(node));
+  if (s.ok()) s = netlink.ReplaceDefaultRoute(kGatewayDevice, kHostAddress, NodeAddress(node));
   if (!s.ok()) return s;
   return device;
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/lab_control/lab_messages.h"
 #include "netem/nodes/addressing.h"
 
@@ -175,7 +176,7 @@ class Relay {
     auto stack = std::make_unique<NodeStack>(node, std::move(device));
     for (const PortForward& forward : spec_.forwards) {
       if (forward.node != topology_.nodes.at(static_cast<size_t>(node)).name) continue;
-      if (auto s = stack->Listen(forward); !s.ok()) return s;
+      RETURN_IF_ERROR(stack->Listen(forward));
     }
     stacks_.push_back(std::move(stack));
     return absl::OkStatus();

@@ -16,6 +16,7 @@
 
 #include <cerrno>
 
+#include "base/status_macros.h"
 #include "netem/kernel/netlink_objects.h"
 #include "netem/kernel/posix.h"
 
@@ -86,51 +87,46 @@ absl::StatusOr<Netlink> Netlink::Open() {
 }
 
 absl::StatusOr<int> Netlink::DeviceIndex(const std::string& device) const {
-  auto link = GetLink(socket(), device);
-  if (!link.ok()) return link.status();
-  return rtnl_link_get_ifindex(link->get());
+  ASSIGN_OR_RETURN(auto link, GetLink(socket(), device));
+  return rtnl_link_get_ifindex(link.get());
 }
 
 absl::Status Netlink::CreateVeth(const VethEnd& a, const VethEnd& b, int mtu) const {
   const Link link(rtnl_link_veth_alloc());
   const Link peer(rtnl_link_veth_get_peer(link.get()));
-  if (auto s = Describe(link.get(), a, mtu); !s.ok()) return s;
-  if (auto s = Describe(peer.get(), b, mtu); !s.ok()) return s;
+  RETURN_IF_ERROR(Describe(link.get(), a, mtu));
+  RETURN_IF_ERROR(Describe(peer.get(), b, mtu));
   const int e = rtnl_link_add(socket(), link.get(), NLM_F_CREATE | NLM_F_EXCL);
   if (e < 0) return NetlinkStatus(fmt::format("create veth {} - {}", a.device, b.device), e);
   return absl::OkStatus();
 }
 
 absl::Status Netlink::DeleteDevice(const std::string& device) const {
-  auto link = GetLink(socket(), device);
-  if (!link.ok()) return link.status();
-  const int e = rtnl_link_delete(socket(), link->get());
+  ASSIGN_OR_RETURN(auto link, GetLink(socket(), device));
+  const int e = rtnl_link_delete(socket(), link.get());
   return e < 0 ? NetlinkStatus(fmt::format("delete device {}", device), e) : absl::OkStatus();
 }
 
 absl::Status Netlink::Configure(const std::string& device, const std::string& mac, int mtu,
                                 int queue_packets) const {
-  auto link = GetLink(socket(), device);
-  if (!link.ok()) return link.status();
-  auto hardware = Parse(mac);
-  if (!hardware.ok()) return hardware.status();
+  ASSIGN_OR_RETURN(auto link, GetLink(socket(), device));
+  ASSIGN_OR_RETURN(auto hardware, Parse(mac));
   const Link change(rtnl_link_alloc());
-  rtnl_link_set_addr(change.get(), hardware->get());
+  rtnl_link_set_addr(change.get(), hardware.get());
   rtnl_link_set_mtu(change.get(), mtu);
   rtnl_link_set_txqlen(change.get(), queue_packets);
-  const int e = rtnl_link_change(socket(), link->get(), change.get(), 0);
+  const int e = rtnl_link_change(socket(), link.get(), change.get(), 0);
   if (e < 0) return NetlinkStatus(fmt::format("set MAC, MTU {} of {}", mtu, device), e);
   return absl::OkStatus();
 }
 
 absl::Status Netlink::SetFlags(const std::string& device, unsigned set, unsigned clear,
                                const char* what) const {
-  auto link = GetLink(socket(), device);
-  if (!link.ok()) return link.status();
+  ASSIGN_OR_RETURN(auto link, GetLink(socket(), device));
   const Link change(rtnl_link_alloc());
   rtnl_link_set_flags(change.get(), set);
   rtnl_link_unset_flags(change.get(), clear);
-  const int e = rtnl_link_change(socket(), link->get(), change.get(), 0);
+  const int e = rtnl_link_change(socket(), link.get(), change.get(), 0);
   if (e < 0) return NetlinkStatus(fmt::format("set {} {}", device, what), e);
   return absl::OkStatus();
 }
@@ -146,15 +142,13 @@ absl::Status Netlink::SetQuiet(const std::string& device) const {
 }
 
 absl::Status Netlink::AddAddress(const std::string& device, const std::string& address) const {
-  auto index = DeviceIndex(device);
-  if (!index.ok()) return index.status();
-  auto local = Parse(address);
-  if (!local.ok()) return local.status();
+  ASSIGN_OR_RETURN(auto index, DeviceIndex(device));
+  ASSIGN_OR_RETURN(auto local, Parse(address));
   const DeviceAddress entry(rtnl_addr_alloc());
-  rtnl_addr_set_ifindex(entry.get(), *index);
-  rtnl_addr_set_local(entry.get(), local->get());
+  rtnl_addr_set_ifindex(entry.get(), index);
+  rtnl_addr_set_local(entry.get(), local.get());
   // Or IPv6 would ask for a second whether anybody has it.
-  if (nl_addr_get_family(local->get()) == AF_INET6) rtnl_addr_set_flags(entry.get(), IFA_F_NODAD);
+  if (nl_addr_get_family(local.get()) == AF_INET6) rtnl_addr_set_flags(entry.get(), IFA_F_NODAD);
   const int e = rtnl_addr_add(socket(), entry.get(), 0);
   if (e < 0) return NetlinkStatus(fmt::format("add address {} to {}", address, device), e);
   return absl::OkStatus();
@@ -162,16 +156,13 @@ absl::Status Netlink::AddAddress(const std::string& device, const std::string& a
 
 absl::Status Netlink::AddNeighbour(const std::string& device, const std::string& address,
                                    const std::string& mac) const {
-  auto index = DeviceIndex(device);
-  if (!index.ok()) return index.status();
-  auto ip = Parse(address);
-  if (!ip.ok()) return ip.status();
-  auto hardware = Parse(mac);
-  if (!hardware.ok()) return hardware.status();
+  ASSIGN_OR_RETURN(auto index, DeviceIndex(device));
+  ASSIGN_OR_RETURN(auto ip, Parse(address));
+  ASSIGN_OR_RETURN(auto hardware, Parse(mac));
   const Neighbour entry(rtnl_neigh_alloc());
-  rtnl_neigh_set_ifindex(entry.get(), *index);
-  rtnl_neigh_set_dst(entry.get(), ip->get());
-  rtnl_neigh_set_lladdr(entry.get(), hardware->get());
+  rtnl_neigh_set_ifindex(entry.get(), index);
+  rtnl_neigh_set_dst(entry.get(), ip.get());
+  rtnl_neigh_set_lladdr(entry.get(), hardware.get());
   rtnl_neigh_set_state(entry.get(), NUD_PERMANENT);
   const int e = rtnl_neigh_add(socket(), entry.get(), NLM_F_CREATE | NLM_F_REPLACE);
   if (e < 0) return NetlinkStatus(fmt::format("add neighbour {} on {}", address, device), e);
@@ -185,32 +176,28 @@ struct Netlink::Route {
 };
 
 absl::Status Netlink::PutRoute(const Route& wanted) const {
-  auto to = Parse(wanted.destination);
-  if (!to.ok()) return to.status();
+  ASSIGN_OR_RETURN(auto to, Parse(wanted.destination));
   const RouteObject route(rtnl_route_alloc());
-  rtnl_route_set_family(route.get(), static_cast<uint8_t>(nl_addr_get_family(to->get())));
-  rtnl_route_set_dst(route.get(), to->get());
+  rtnl_route_set_family(route.get(), static_cast<uint8_t>(nl_addr_get_family(to.get())));
+  rtnl_route_set_dst(route.get(), to.get());
   rtnl_route_set_priority(route.get(), static_cast<uint32_t>(wanted.metric));
   if (wanted.device.empty()) {
     rtnl_route_set_type(route.get(), RTN_UNREACHABLE);
   } else {
-    auto index = DeviceIndex(wanted.device);
-    if (!index.ok()) return index.status();
+    ASSIGN_OR_RETURN(auto index, DeviceIndex(wanted.device));
     rtnl_nexthop* hop = rtnl_route_nh_alloc();  // the route owns it once added
-    rtnl_route_nh_set_ifindex(hop, *index);
+    rtnl_route_nh_set_ifindex(hop, index);
     rtnl_route_add_nexthop(route.get(), hop);
     rtnl_route_set_scope(route.get(), wanted.gateway.empty() ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
     if (!wanted.gateway.empty()) {
-      auto via = Parse(wanted.gateway);
-      if (!via.ok()) return via.status();
-      rtnl_route_nh_set_gateway(hop, via->get());
+      ASSIGN_OR_RETURN(auto via, Parse(wanted.gateway));
+      rtnl_route_nh_set_gateway(hop, via.get());
       rtnl_route_nh_set_flags(hop, RTNH_F_ONLINK);
     }
   }
   if (!wanted.source.empty()) {
-    auto from = Parse(wanted.source);
-    if (!from.ok()) return from.status();
-    rtnl_route_set_pref_src(route.get(), from->get());
+    ASSIGN_OR_RETURN(auto from, Parse(wanted.source));
+    rtnl_route_set_pref_src(route.get(), from.get());
   }
   const int e = rtnl_route_add(socket(), route.get(), NLM_F_CREATE | wanted.mode);
   if (e >= 0) return absl::OkStatus();
@@ -231,18 +218,16 @@ absl::Status Netlink::ReplaceDefaultRoute(const std::string& device, const std::
 }
 
 absl::Status Netlink::DropMulticastRoute(const std::string& device) const {
-  auto index = DeviceIndex(device);
-  if (!index.ok()) return index.status();
-  auto to = Parse("ff00::/8");
-  if (!to.ok()) return to.status();
+  ASSIGN_OR_RETURN(auto index, DeviceIndex(device));
+  ASSIGN_OR_RETURN(auto to, Parse("ff00::/8"));
   const RouteObject route(rtnl_route_alloc());
   rtnl_route_set_family(route.get(), AF_INET6);
   rtnl_route_set_table(route.get(), RT_TABLE_LOCAL);
   rtnl_route_set_type(route.get(), RTN_MULTICAST);
   rtnl_route_set_protocol(route.get(), RTPROT_KERNEL);  // who added it
-  rtnl_route_set_dst(route.get(), to->get());
+  rtnl_route_set_dst(route.get(), to.get());
   rtnl_nexthop* hop = rtnl_route_nh_alloc();
-  rtnl_route_nh_set_ifindex(hop, *index);
+  rtnl_route_nh_set_ifindex(hop, index);
   rtnl_route_add_nexthop(route.get(), hop);
   const int e = rtnl_route_delete(socket(), route.get(), 0);
   if (e < 0) return NetlinkStatus(fmt::format("take the multicast route from {}", device), e);

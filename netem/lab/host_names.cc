@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/status_macros.h"
 #include "netem/emulator.h"
 #include "netem/kernel/posix.h"
 
@@ -49,9 +50,9 @@ absl::Status NameNodes(const Topology& topology, const OtherNames& others) {
                                NodeAddress6(static_cast<int>(i)));
   }
   if (others.ip == IpVersions::kBoth) {
-    if (auto s = Replace("/etc/gai.conf", kIpv4First); !s.ok()) return s;
+    RETURN_IF_ERROR(Replace("/etc/gai.conf", kIpv4First));
   }
-  if (auto s = Replace("/etc/hosts", hosts + others.hosts); !s.ok()) return s;
+  RETURN_IF_ERROR(Replace("/etc/hosts", hosts + others.hosts));
   return Replace("/etc/resolv.conf", others.resolver.empty()
                                          ? "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
                                          : others.resolver);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status_macros.h"
 #include "netem/kernel/posix.h"
 #include "netem/lab/lab_mounts.h"
 
@@ -34,8 +35,8 @@ constexpr std::string_view kUserNamespaceHelp =
 
 absl::Status MapToRoot(uid_t uid, gid_t gid) {
   // Without "deny" the kernel refuses a gid_map from an ordinary user.
-  if (auto s = WriteFile("/proc/self/setgroups", "deny"); !s.ok()) return s;
-  if (auto s = WriteFile("/proc/self/uid_map", fmt::format("0 {} 1", uid)); !s.ok()) return s;
+  RETURN_IF_ERROR(WriteFile("/proc/self/setgroups", "deny"));
+  RETURN_IF_ERROR(WriteFile("/proc/self/uid_map", fmt::format("0 {} 1", uid)));
   return WriteFile("/proc/self/gid_map", fmt::format("0 {} 1", gid));
 }
 

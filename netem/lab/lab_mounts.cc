@@ -10,6 +10,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/status_macros.h"
 #include "netem/kernel/posix.h"
 
 namespace longhaul {
@@ -71,12 +72,12 @@ absl::Status MountLab() {
   }
   std::error_code no_folder;  // one that was deleted stays where it is
   const std::string folder = std::filesystem::current_path(no_folder).string();
-  if (auto s = MountRun(); !s.ok()) return s;
+  RETURN_IF_ERROR(MountRun());
   for (const char* files : {"/run/media", "/run/user"}) {  // where people have theirs
-    if (auto s = ShowHostRun(files); !s.ok()) return s;
+    RETURN_IF_ERROR(ShowHostRun(files));
   }
   if (no_folder || EntryOfRun(folder).empty()) return absl::OkStatus();
-  if (auto s = ShowHostRun(folder); !s.ok()) return s;
+  RETURN_IF_ERROR(ShowHostRun(folder));
   return chdir(folder.c_str()) == 0 ? absl::OkStatus()
                                     : ErrnoStatus("lab: enter the folder " + folder, errno);
 }

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/nodes/addressing.h"
 
 namespace longhaul {
@@ -160,7 +161,7 @@ absl::StatusOr<Fd> OpenPacketSocket(const CaptureSpec& spec) {
   for (const IpPlaces& at : {kIpv4Places, kIpv6Places}) {
     filter.Take(at, spec, ntohl(from.s_addr), ntohl(to.s_addr));
   }
-  if (auto s = filter.Attach(socket); !s.ok()) return s;
+  RETURN_IF_ERROR(filter.Attach(socket));
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_ALL);  // what leaves, too
@@ -205,28 +206,26 @@ absl::StatusOr<bool> TakePacket(const Fd& socket, std::vector<char>& buffer, con
 }  // namespace
 
 absl::StatusOr<Captured> Capture(const CaptureSpec& spec, const Fd& file) {
-  auto socket = OpenPacketSocket(spec);
-  if (!socket.ok()) return socket.status();
-  if (auto s = WriteFileHeader(file, spec.snap_bytes); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto socket, OpenPacketSocket(spec));
+  RETURN_IF_ERROR(WriteFileHeader(file, spec.snap_bytes));
   std::vector<char> buffer(spec.snap_bytes);
   Captured captured;
   const absl::Time end = MonotonicNow() + spec.max_time;
   const auto done = [&] { return spec.max_packets > 0 && captured.packets >= spec.max_packets; };
   while (!done() && MonotonicNow() < end) {
-    pollfd ready[] = {{socket->get(), POLLIN, 0}, {spec.stop_fd, POLLIN, 0}};
+    pollfd ready[] = {{socket.get(), POLLIN, 0}, {spec.stop_fd, POLLIN, 0}};
     const timespec limit = absl::ToTimespec(std::min(end - MonotonicNow(), absl::Seconds(1)));
     if (ppoll(ready, 2, &limit, nullptr) <= 0) continue;
     if (ready[1].revents != 0) break;
     for (bool more = true; more && !done();) {
-      auto taken = TakePacket(*socket, buffer, file);
-      if (!taken.ok()) return taken.status();
-      more = *taken;
+      ASSIGN_OR_RETURN(auto taken, TakePacket(socket, buffer, file));
+      more = taken;
       captured.packets += more ? 1 : 0;
     }
   }
   tpacket_stats stats{};
   socklen_t size = sizeof stats;
-  if (getsockopt(socket->get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0) {
+  if (getsockopt(socket.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0) {
     captured.lost = stats.tp_drops;
   }
   return captured;

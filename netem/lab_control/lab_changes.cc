@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -52,18 +54,17 @@ absl::StatusOr<std::vector<LabChanges::Pair>> LabChanges::Set(const std::string&
                                                               const std::vector<std::string>& words,
                                                               absl::Time now) {
   const Topology& topology = emulator_.topology();
-  auto pairs = SelectPaths(topology, selector);
-  if (!pairs.ok()) return pairs.status();
+  ASSIGN_OR_RETURN(auto pairs, SelectPaths(topology, selector));
   if (words.empty()) return absl::InvalidArgumentError("set: want KEY=VALUE");
   std::vector<PathChange> changes;
-  for (const auto& [from, to] : *pairs) {
-    auto change = ApplyAssignments(*FindPath(topology, from, to), words, topology.mtu);
-    if (!change.ok()) return change.status();
-    if (auto s = ValidatePath(topology, change->path); !s.ok()) return s;
-    changes.push_back(*std::move(change));
+  for (const auto& [from, to] : pairs) {
+    ASSIGN_OR_RETURN(auto change,
+                     ApplyAssignments(*FindPath(topology, from, to), words, topology.mtu));
+    RETURN_IF_ERROR(ValidatePath(topology, change.path));
+    changes.push_back(std::move(change));
   }
   for (const PathChange& change : changes) {
-    if (auto s = Apply(change, now); !s.ok()) return s;
+    RETURN_IF_ERROR(Apply(change, now));
   }
   return pairs;
 }
@@ -71,7 +72,7 @@ absl::StatusOr<std::vector<LabChanges::Pair>> LabChanges::Set(const std::string&
 absl::Status LabChanges::Apply(const PathChange& change, absl::Time now) {
   const Pair path(change.path.from, change.path.to);
   ++counts_[path];
-  if (auto s = emulator_.ChangePath(change.path); !s.ok()) return s;
+  RETURN_IF_ERROR(emulator_.ChangePath(change.path));
   if (change.carrier == Carrier::kDown) outages_.TakeDown(path);
   if (change.carrier == Carrier::kUp) outages_.BringUp(path);
   if (change.outage) outages_.Begin(path, now + *change.outage);
@@ -82,7 +83,7 @@ absl::Status LabChanges::SyncCarrier(Pair path) {
   const bool is_down = outages_.IsDown(path);
   if (is_down == down_.contains(path)) return absl::OkStatus();
   const Carrier carrier = is_down ? Carrier::kDown : Carrier::kUp;
-  if (auto s = emulator_.SetCarrier(path.first, path.second, carrier); !s.ok()) return s;
+  RETURN_IF_ERROR(emulator_.SetCarrier(path.first, path.second, carrier));
   if (is_down) {
     down_.insert(path);
   } else {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -24,16 +26,15 @@ bool GoneWithin(const LabStore& store, const std::string& lab, absl::Duration de
 absl::StatusOr<Received> AskLab(const LabStore& store, const std::string& lab,
                                 const nlohmann::json& request, absl::Duration timeout,
                                 int cancel_fd) {
-  if (auto s = CheckLabName(lab); !s.ok()) return s;
-  auto socket = store.Connect(lab);
-  if (!socket.ok()) return socket.status();
-  if (auto s = SendLine(*socket, request); !s.ok()) return s;
-  auto answer = ReceiveLine(*socket, timeout, cancel_fd);
+  RETURN_IF_ERROR(CheckLabName(lab));
+  ASSIGN_OR_RETURN(auto socket, store.Connect(lab));
+  RETURN_IF_ERROR(SendLine(socket, request));
+  auto answer = ReceiveLine(socket, timeout, cancel_fd);
   if (!answer.ok()) {
     return absl::Status(answer.status().code(),
                         fmt::format("lab '{}': {}", lab, std::string(answer.status().message())));
   }
-  if (auto s = StatusOfAnswer(answer->message); !s.ok()) return s;
+  RETURN_IF_ERROR(StatusOfAnswer(answer->message));
   if (answer->message.value("protocol", kLabProtocol) != kLabProtocol) {
     return absl::FailedPreconditionError(fmt::format(
         "lab '{}' was started by another version of longhaul; take it down and up again", lab));
@@ -59,7 +60,7 @@ std::vector<nlohmann::json> ListLabs(const LabStore& store) {
 }
 
 absl::Status TakeDown(const LabStore& store, const std::string& lab) {
-  if (auto s = CheckLabName(lab); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckLabName(lab));
   const std::vector<std::string> names = store.Names();
   if (std::find(names.begin(), names.end(), lab) == names.end()) {
     return absl::NotFoundError(fmt::format("no lab '{}' is up", lab));
@@ -68,7 +69,7 @@ absl::Status TakeDown(const LabStore& store, const std::string& lab) {
   const absl::Status told = AskLab(store, lab, {{"do", "down"}}, kEndDeadline).status();
   if (absl::IsResourceExhausted(told)) return told;
   if (!told.ok() || !GoneWithin(store, lab, kEndDeadline)) {
-    if (auto s = store.Kill(lab); !s.ok()) return s;
+    RETURN_IF_ERROR(store.Kill(lab));
   }
   if (!GoneWithin(store, lab, kEndDeadline) ||
       (keeper.ok() && !EndLabProcesses(std::move(keeper)))) {

@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/gateway/relay.h"
 #include "netem/lab/host_names.h"
 #include "netem/lab/lab.h"
@@ -132,13 +133,12 @@ OtherNames NamesBeyond(const LabSpec& spec) {
 
 absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
   RaiseDescriptorLimit();
-  auto kind = ChooseEmulatorKind(spec.emulator, spec.topology);
-  if (!kind.ok()) return kind.status();
-  if (*kind == EmulatorKind::kTap && spec.ceiling) {
-    if (auto s = CheckRates(spec.topology, *spec.ceiling); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto kind, ChooseEmulatorKind(spec.emulator, spec.topology));
+  if (kind == EmulatorKind::kTap && spec.ceiling) {
+    RETURN_IF_ERROR(CheckRates(spec.topology, *spec.ceiling));
   }
-  if (auto s = NameNodes(spec.topology, NamesBeyond(spec)); !s.ok()) return s;
-  auto emulator = BuildEmulator(*kind, spec.topology, spec.options);
+  RETURN_IF_ERROR(NameNodes(spec.topology, NamesBeyond(spec)));
+  auto emulator = BuildEmulator(kind, spec.topology, spec.options);
   if (!absl::IsResourceExhausted(emulator.status())) return emulator;
   return absl::ResourceExhaustedError(fmt::format("a lab of {} nodes: {}",
                                                   spec.topology.nodes.size(),
@@ -200,9 +200,9 @@ int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report, Fd& relay) {
 }  // namespace
 
 absl::Status StartLabDaemon(LabStore& store, const LabSpec& spec) {
-  if (auto s = CheckLabName(spec.name); !s.ok()) return s;
-  if (auto s = Validate(spec.topology); !s.ok()) return s;
-  if (auto s = CheckSchedule(spec.topology); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckLabName(spec.name));
+  RETURN_IF_ERROR(Validate(spec.topology));
+  RETURN_IF_ERROR(CheckSchedule(spec.topology));
   if (!store.Holder(spec.name)) store.RemoveIfDead(spec.name);
   Fd relay, lab_of_relay;  // the two ends of a socket between the lab and its relay
   LabCompanion companion;

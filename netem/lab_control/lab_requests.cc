@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/lab_control/path_figures.h"
 #include "netem/lab_control/probed_lab.h"
 #include "netem/probes/probe.h"
@@ -258,11 +259,11 @@ struct LabRequests::Probing {
 absl::StatusOr<LabRequests::Probing> LabRequests::BeginProbe(const std::string& selector) const {
   const std::lock_guard lock(mu_);
   const Topology& topology = emulator_->topology();
-  auto pairs = selector.empty() ? AllPaths(topology) : SelectPaths(topology, selector);
-  if (!pairs.ok()) return pairs.status();
+  ASSIGN_OR_RETURN(auto pairs,
+                   selector.empty() ? AllPaths(topology) : SelectPaths(topology, selector));
   Probing probing;
   probing.lab = std::make_unique<ProbedLab>(*emulator_, mu_);
-  for (const auto& pair : *pairs) {
+  for (const auto& pair : pairs) {
     const PathSpec& path = *FindPath(topology, pair.first, pair.second);
     if (const std::string why = WhyUnreachable(path); !why.empty()) {
       probing.unreachable.push_back(Unreachable(path, why));

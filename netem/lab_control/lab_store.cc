@@ -20,6 +20,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/lab_control/process_identity.h"
 
 namespace longhaul {
@@ -133,9 +134,8 @@ std::optional<pid_t> LabStore::Holder(const std::string& lab) const {
 }
 
 absl::Status LabStore::Claim(const std::string& lab) {
-  auto fd = LockFile(fd_.get(), lab, O_CREAT);
-  if (!fd.ok()) return fd.status();
-  claim_ = *std::move(fd);
+  ASSIGN_OR_RETURN(auto fd, LockFile(fd_.get(), lab, O_CREAT));
+  claim_ = std::move(fd);
   if (ftruncate(claim_.get(), 0) == 0) return absl::OkStatus();
   return ErrnoStatus(fmt::format("lab {}: empty its lock file", lab), errno);
 }

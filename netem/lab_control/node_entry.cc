@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/lab/lab.h"
 #include "netem/lab/lab_mounts.h"
 #include "netem/lab_control/lab_client.h"
@@ -30,16 +31,15 @@ enum Space { kUser, kMount, kPid, kNet, kSpaces };
 
 absl::StatusOr<std::vector<Fd>> NamespacesOf(const LabStore& store, const std::string& lab,
                                              const std::string& node, std::string& address) {
-  auto answer = AskLab(store, lab, {{"do", "enter"}, {"node", node}});
-  if (!answer.ok()) return answer.status();
-  if (answer->fds.size() != kSpaces) {
+  ASSIGN_OR_RETURN(auto answer, AskLab(store, lab, {{"do", "enter"}, {"node", node}}));
+  if (answer.fds.size() != kSpaces) {
     // The kernel leaves out what the receiver may not hold.
-    return ErrnoStatus(fmt::format("lab '{}': {} of {} namespaces came", lab, answer->fds.size(),
+    return ErrnoStatus(fmt::format("lab '{}': {} of {} namespaces came", lab, answer.fds.size(),
                                    static_cast<int>(kSpaces)),
                        EMFILE);
   }
-  address = answer->message.value("address", "");
-  return std::move(answer->fds);
+  address = answer.message.value("address", "");
+  return std::move(answer.fds);
 }
 
 // A lab made by root shares our user namespace, and entering the one we are in is an error.
@@ -183,13 +183,11 @@ void KillProgramOf(pid_t waiting) {
 absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
                               const std::string& node, const std::vector<std::string>& argv) {
   if (argv.empty()) return absl::InvalidArgumentError("exec: want a program");
-  auto folder = CallersFolder();
-  if (!folder.ok()) return folder.status();
+  ASSIGN_OR_RETURN(auto folder, CallersFolder());
   std::string address;
-  auto spaces = NamespacesOf(store, lab, node, address);
-  if (!spaces.ok()) return spaces.status();
+  ASSIGN_OR_RETURN(auto spaces, NamespacesOf(store, lab, node, address));
   Program program{};
-  program.folder = *std::move(folder);
+  program.folder = std::move(folder);
   for (const std::string& word : argv) program.argv.push_back(const_cast<char*>(word.c_str()));
   program.argv.push_back(nullptr);
   int alive[2], report[2];
@@ -198,15 +196,15 @@ absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
   }
   program.parent_alive_fd = alive[0];
   program.report_fd = report[1];
-  program.netns_fd = (*spaces)[kNet].get();
+  program.netns_fd = spaces[kNet].get();
   program.host_name = node.c_str();
   setenv("LONGHAUL_NODE", fmt::format("{}/{}", lab, node).c_str(), 1);
 
-  if (auto s = EnterUserNamespace((*spaces)[kUser]); !s.ok()) return s;
-  if (setns((*spaces)[kMount].get(), CLONE_NEWNS) != 0) {
+  RETURN_IF_ERROR(EnterUserNamespace(spaces[kUser]));
+  if (setns(spaces[kMount].get(), CLONE_NEWNS) != 0) {
     return ErrnoStatus("enter the lab's mount namespace", errno);
   }
-  if (setns((*spaces)[kPid].get(), CLONE_NEWPID) != 0) {
+  if (setns(spaces[kPid].get(), CLONE_NEWPID) != 0) {
     return ErrnoStatus("enter the lab's PID namespace", errno);
   }
   const sigset_t signals = SignalsOfExec();
@@ -237,10 +235,9 @@ absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
 
 absl::Status EnterNodeNetwork(const LabStore& store, const std::string& lab,
                               const std::string& node, std::string& address) {
-  auto spaces = NamespacesOf(store, lab, node, address);
-  if (!spaces.ok()) return spaces.status();
-  if (auto s = EnterUserNamespace((*spaces)[kUser]); !s.ok()) return s;
-  if (setns((*spaces)[kNet].get(), CLONE_NEWNET) != 0) {
+  ASSIGN_OR_RETURN(auto spaces, NamespacesOf(store, lab, node, address));
+  RETURN_IF_ERROR(EnterUserNamespace(spaces[kUser]));
+  if (setns(spaces[kNet].get(), CLONE_NEWNET) != 0) {
     return ErrnoStatus("enter the node's network namespace", errno);
   }
   return absl::OkStatus();

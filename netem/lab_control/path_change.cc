@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "netem/topology/figure_text.h"
 #include "netem/topology/path_figure_table.h"
 
@@ -19,10 +20,9 @@ absl::Status SetCarrier(std::string_view value, PathChange& change) {
 }
 
 absl::Status SetOutage(std::string_view value, PathChange& change) {
-  const auto time = ReadTime("outage", value);
-  if (!time.ok()) return time.status();
-  if (*time <= absl::ZeroDuration()) return BadValue("outage", value, "more than 0");
-  change.outage = *time;
+  ASSIGN_OR_RETURN(const auto time, ReadTime("outage", value));
+  if (time <= absl::ZeroDuration()) return BadValue("outage", value, "more than 0");
+  change.outage = time;
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/emulators/mtu_frames.h"
 #include "netem/kernel/posix.h"
 #include "netem/lab/lab.h"
@@ -33,26 +34,22 @@ absl::StatusOr<Carried> Measure(EmulatorKind kind, double loss_prob, absl::Durat
                               .jitter = absl::ZeroDuration(),
                               .loss_prob = loss_prob});
   }
-  auto emulator = BuildEmulator(kind, topology);
-  if (!emulator.ok()) return emulator.status();
+  ASSIGN_OR_RETURN(auto emulator, BuildEmulator(kind, topology));
   const absl::Time start = MonotonicNow();
-  auto rate = ProbeRate(**emulator, 0, 1, kWarmUp, measure, "");
-  if (!rate.ok()) return rate.status();
-  const double busy = absl::FDivDuration((*emulator)->cpu_time(), MonotonicNow() - start);
-  return Carried{rate->goodput.value / TcpPayloadShare(topology.mtu), busy};
+  ASSIGN_OR_RETURN(auto rate, ProbeRate(*emulator, 0, 1, kWarmUp, measure, ""));
+  const double busy = absl::FDivDuration(emulator->cpu_time(), MonotonicNow() - start);
+  return Carried{rate.goodput.value / TcpPayloadShare(topology.mtu), busy};
 }
 
 // In a lab of its own.
 absl::StatusOr<Carried> MeasureApart(EmulatorKind kind, double loss_prob, absl::Duration measure) {
-  auto answer = AskInLab([&]() -> absl::StatusOr<std::string> {
-    auto carried = Measure(kind, loss_prob, measure);
-    if (!carried.ok()) return carried.status();
-    return fmt::format("{} {}", carried->bits_per_second, carried->core_share);
-  });
-  if (!answer.ok()) return answer.status();
+  ASSIGN_OR_RETURN(auto answer, AskInLab([&]() -> absl::StatusOr<std::string> {
+                     ASSIGN_OR_RETURN(auto carried, Measure(kind, loss_prob, measure));
+                     return fmt::format("{} {}", carried.bits_per_second, carried.core_share);
+                   }));
   Carried carried;
-  if (sscanf(answer->c_str(), "%lf %lf", &carried.bits_per_second, &carried.core_share) != 2) {
-    return absl::InternalError(fmt::format("ceiling: '{}'", *answer));
+  if (sscanf(answer.c_str(), "%lf %lf", &carried.bits_per_second, &carried.core_share) != 2) {
+    return absl::InternalError(fmt::format("ceiling: '{}'", answer));
   }
   return carried;
 }
@@ -62,34 +59,28 @@ absl::StatusOr<Carried> MeasureApart(EmulatorKind kind, double loss_prob, absl::
 absl::StatusOr<TapCeiling> MeasureTapCeiling(absl::Duration measure) {
   // Rare enough that none is drawn in a measurement, and yet it asks for MTU frames.
   constexpr double kAlmostNoLoss = 1e-15;
-  auto whole = MeasureApart(EmulatorKind::kTap, 0, measure);
-  if (!whole.ok()) return whole.status();
-  auto cut = MeasureApart(EmulatorKind::kTap, kAlmostNoLoss, measure);
-  if (!cut.ok()) return cut.status();
+  ASSIGN_OR_RETURN(auto whole, MeasureApart(EmulatorKind::kTap, 0, measure));
+  ASSIGN_OR_RETURN(auto cut, MeasureApart(EmulatorKind::kTap, kAlmostNoLoss, measure));
   return TapCeiling{
-      {whole->bits_per_second}, {cut->bits_per_second}, whole->core_share, cut->core_share};
+      {whole.bits_per_second}, {cut.bits_per_second}, whole.core_share, cut.core_share};
 }
 
 absl::StatusOr<BitsPerSecond> MeasureNetemCeiling(absl::Duration measure) {
-  auto carried = MeasureApart(EmulatorKind::kNetem, 0, measure);
-  if (!carried.ok()) return carried.status();
-  return BitsPerSecond{carried->bits_per_second};
+  ASSIGN_OR_RETURN(auto carried, MeasureApart(EmulatorKind::kNetem, 0, measure));
+  return BitsPerSecond{carried.bits_per_second};
 }
 
 absl::StatusOr<RttSample> MeasureIdleRtt(EmulatorKind kind) {
-  auto answer = AskInLab([&]() -> absl::StatusOr<std::string> {
-    auto topology = UniformTopology("regional", 2);
-    if (!topology.ok()) return topology.status();
-    auto emulator = BuildEmulator(kind, *topology);
-    if (!emulator.ok()) return emulator.status();
-    auto rtt = ProbeRtt(**emulator, 0, 1, /*count=*/200, absl::Milliseconds(5));
-    if (!rtt.ok()) return rtt.status();
-    return std::string(reinterpret_cast<const char*>(&*rtt), sizeof *rtt);
-  });
-  if (!answer.ok()) return answer.status();
+  ASSIGN_OR_RETURN(auto answer, AskInLab([&]() -> absl::StatusOr<std::string> {
+                     ASSIGN_OR_RETURN(auto topology, UniformTopology("regional", 2));
+                     ASSIGN_OR_RETURN(auto emulator, BuildEmulator(kind, topology));
+                     auto rtt = ProbeRtt(*emulator, 0, 1, /*count=*/200, absl::Milliseconds(5));
+                     if (!rtt.ok()) return rtt.status();
+                     return std::string(reinterpret_cast<const char*>(&*rtt), sizeof *rtt);
+                   }));
   RttSample rtt;
-  if (answer->size() != sizeof rtt) return absl::InternalError("idle round trip: no figures");
-  answer->copy(reinterpret_cast<char*>(&rtt), sizeof rtt);
+  if (answer.size() != sizeof rtt) return absl::InternalError("idle round trip: no figures");
+  answer.copy(reinterpret_cast<char*>(&rtt), sizeof rtt);
   return rtt;
 }
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/posix.h"
 #include "netem/nodes/addressing.h"
@@ -47,7 +48,7 @@ absl::Status SetTcp(const EmulatorOptions& options) {
       {"tcp_slow_start_after_idle", options.slow_start_after_idle ? "1" : "0"},
   };
   for (const auto& [name, text] : settings) {
-    if (auto s = WriteFile(std::string(kIpv4) + name, text); !s.ok()) return s;
+    RETURN_IF_ERROR(WriteFile(std::string(kIpv4) + name, text));
   }
   return ChooseCongestionControl(options.congestion_control);
 }
@@ -61,21 +62,19 @@ absl::Status PrepareNamespace() {
     s = WriteFile(fmt::format("{}conf/{}/rp_filter", kIpv4, which), "0");
     if (!s.ok()) return s;
   }
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
-  return netlink->SetUp("lo");
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
+  return netlink.SetUp("lo");
 }
 
 bool KernelHasIpv6() { return access("/proc/sys/net/ipv6/conf", F_OK) == 0; }
 
 absl::Status EnableIpv6(const std::vector<std::string>& devices) {
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
   for (const std::string& device : devices) {
     const std::string folder = fmt::format("/proc/sys/net/ipv6/conf/{}/", device);
     const std::pair<const char*, const char*> settings[] = {
         {"accept_ra", "0"}, {"accept_dad", "0"}, {"addr_gen_mode", "1"}, {"disable_ipv6", "0"}};
-    absl::Status s = device == "lo" ? absl::OkStatus() : netlink->SetQuiet(device);
+    absl::Status s = device == "lo" ? absl::OkStatus() : netlink.SetQuiet(device);
     for (const auto& [name, value] : settings) {
       if (s.ok()) s = WriteFile(folder + name, value);
     }
@@ -120,24 +119,23 @@ absl::Status CloseMissingPaths(const Netlink& netlink, const Topology& topology,
 
 absl::Status PrepareNode(const Topology& topology, int node, const std::string& gateway_mac,
                          const EmulatorOptions& options) {
-  if (auto s = PrepareNamespace(); !s.ok()) return s;
-  if (auto s = SetTcp(options); !s.ok()) return s;
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
+  RETURN_IF_ERROR(PrepareNamespace());
+  RETURN_IF_ERROR(SetTcp(options));
+  ASSIGN_OR_RETURN(auto netlink, Netlink::Open());
   const bool ipv6 = options.ip == IpVersions::kBoth;
-  if (auto s = ipv6 ? EnableIpv6({"lo", kNodeDevice}) : absl::OkStatus(); !s.ok()) return s;
-  if (auto s = netlink->SetUp(kNodeDevice); !s.ok()) return s;
-  if (auto s = netlink->AddAddress(kNodeDevice, NodeAddress(node) + "/32"); !s.ok()) return s;
-  if (auto s = netlink->AddNeighbour(kNodeDevice, kGatewayAddress, gateway_mac); !s.ok()) return s;
+  RETURN_IF_ERROR(ipv6 ? EnableIpv6({"lo", kNodeDevice}) : absl::OkStatus());
+  RETURN_IF_ERROR(netlink.SetUp(kNodeDevice));
+  RETURN_IF_ERROR(netlink.AddAddress(kNodeDevice, NodeAddress(node) + "/32"));
+  RETURN_IF_ERROR(netlink.AddNeighbour(kNodeDevice, kGatewayAddress, gateway_mac));
   // No link carries one frame to many nodes: whoever tries is to hear it, not to wait for answers.
   for (const char* many : {"224.0.0.0/4", "255.255.255.255/32"}) {
-    if (auto s = netlink->AddUnreachable(many); !s.ok()) return s;
+    RETURN_IF_ERROR(netlink.AddUnreachable(many));
   }
   if (ipv6) {
-    if (auto s = AddIpv6(*netlink, node, gateway_mac); !s.ok()) return s;
+    RETURN_IF_ERROR(AddIpv6(netlink, node, gateway_mac));
   }
-  if (auto s = CloseMissingPaths(*netlink, topology, node, options.ip); !s.ok()) return s;
-  return netlink->AddRoute("0.0.0.0/0", kNodeDevice, kGatewayAddress);
+  RETURN_IF_ERROR(CloseMissingPaths(netlink, topology, node, options.ip));
+  return netlink.AddRoute("0.0.0.0/0", kNodeDevice, kGatewayAddress);
 }
 
 namespace {
@@ -161,9 +159,8 @@ absl::Status OffloadsOff(const std::string& device) {
 }
 
 absl::StatusOr<bool> GetOffload(const std::string& device, uint32_t ethtool_command) {
-  auto value = Ethtool(device, {ethtool_command, 0});
-  if (!value.ok()) return value.status();
-  return *value != 0;
+  ASSIGN_OR_RETURN(auto value, Ethtool(device, {ethtool_command, 0}));
+  return value != 0;
 }
 
 }  // namespace longhaul

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/probes/probe.h"
 #include "netem/probes/probe_sockets.h"
 #include "netem/probes/verify_bounds.h"
@@ -47,42 +48,39 @@ int64_t DroppedByReceiver(const Fd& fd) {
 
 absl::StatusOr<LossSample> ProbeLoss(const Emulator& emulator, int from, int to, int64_t count,
                                      BitsPerSecond rate, IpVersion ip) {
-  auto path = ProbedPath(emulator, from, to);
-  if (!path.ok()) return path.status();
+  ASSIGN_OR_RETURN(auto path, ProbedPath(emulator, from, to));
   if (count < 1 || !(rate.value > 0)) {
     return absl::InvalidArgumentError("probe: want at least one datagram and a rate");
   }
   SocketAddress address, own;
-  auto receiver = BoundSocket(emulator, to, ip, SOCK_DGRAM, address);
-  if (!receiver.ok()) return receiver.status();
-  auto sender = BoundSocket(emulator, from, ip, SOCK_DGRAM, own);
-  if (!sender.ok()) return sender.status();
-  WidenReceiveBuffer(*receiver);
+  ASSIGN_OR_RETURN(auto receiver, BoundSocket(emulator, to, ip, SOCK_DGRAM, address));
+  ASSIGN_OR_RETURN(auto sender, BoundSocket(emulator, from, ip, SOCK_DGRAM, own));
+  WidenReceiveBuffer(receiver);
 
   std::atomic<bool> sent_all = false;
   std::thread sending([&] {
     const int mtu = emulator.topology().mtu;
-    SendEvenly(*sender, address, static_cast<size_t>(UdpPayloadBytes(mtu, ip)), count, rate, mtu);
+    SendEvenly(sender, address, static_cast<size_t>(UdpPayloadBytes(mtu, ip)), count, rate, mtu);
     sent_all = true;
   });
   // Nothing is on its way any more when nothing came for as long as a full frame takes, there and
   // back at most.
   const Topology& topology = emulator.topology();
   const absl::Duration quiet =
-      NominalEchoRtt(topology, **path, static_cast<int>(FrameBytes(topology.mtu))) +
-      6 * (*path)->jitter + MostTraceWait(topology, from, to) + kLossGrace;
+      NominalEchoRtt(topology, *path, static_cast<int>(FrameBytes(topology.mtu))) +
+      6 * path->jitter + MostTraceWait(topology, from, to) + kLossGrace;
   int64_t received = 0;
   while (received < count) {
     const bool last_wait = sent_all;
-    if (!WaitFor(*receiver, POLLIN, quiet)) {
+    if (!WaitFor(receiver, POLLIN, quiet)) {
       if (last_wait) break;
       continue;
     }
-    while (recv(receiver->get(), nullptr, 0, MSG_TRUNC | MSG_DONTWAIT) >= 0) ++received;
+    while (recv(receiver.get(), nullptr, 0, MSG_TRUNC | MSG_DONTWAIT) >= 0) ++received;
   }
   sending.join();
-  received = std::min(count, received + DroppedByReceiver(*receiver));
-  return LossSample{MeanLoss(**path), count, received};
+  received = std::min(count, received + DroppedByReceiver(receiver));
+  return LossSample{MeanLoss(*path), count, received};
 }
 
 double LossStandardError(const PathSpec& path, int64_t packets) {

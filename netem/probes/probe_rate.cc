@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/probes/probe.h"
 #include "netem/probes/probe_sockets.h"
 #include "netem/topology/access_lines.h"
@@ -46,22 +47,20 @@ struct Connection {
 absl::StatusOr<Connection> Connect(const Emulator& emulator, int from, int to,
                                    std::string_view congestion_control, IpVersion ip) {
   SocketAddress address;
-  auto listener = BoundSocket(emulator, to, ip, SOCK_STREAM, address);
-  if (!listener.ok()) return listener.status();
-  if (listen(listener->get(), 1) != 0) return ErrnoStatus("probe: listen", errno);
+  ASSIGN_OR_RETURN(auto listener, BoundSocket(emulator, to, ip, SOCK_STREAM, address));
+  if (listen(listener.get(), 1) != 0) return ErrnoStatus("probe: listen", errno);
   SocketAddress own;
-  auto sender = BoundSocket(emulator, from, ip, SOCK_STREAM, own);
-  if (!sender.ok()) return sender.status();
-  if (auto s = SetCongestionControl(*sender, congestion_control); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto sender, BoundSocket(emulator, from, ip, SOCK_STREAM, own));
+  RETURN_IF_ERROR(SetCongestionControl(sender, congestion_control));
   // A probe that ends must not leave a drain of its queue behind: reset instead of close.
   const linger reset{1, 0};
-  setsockopt(sender->get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-  const int started = connect(sender->get(), address.get(), address.bytes);
+  setsockopt(sender.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  const int started = connect(sender.get(), address.get(), address.bytes);
   if (started != 0 && errno != EINPROGRESS) return ErrnoStatus("probe: connect", errno);
-  Connection connection{*std::move(sender), Fd()};
-  if (WaitFor(*listener, POLLIN, kConnectDeadline)) {
+  Connection connection{std::move(sender), Fd()};
+  if (WaitFor(listener, POLLIN, kConnectDeadline)) {
     connection.receiver =
-        Fd(accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   }
   if (!connection.receiver.ok()) {
     return absl::DeadlineExceededError(
@@ -184,20 +183,18 @@ std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpe
 absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
                                      absl::Duration warm_up, absl::Duration measure,
                                      std::string_view congestion_control, IpVersion ip) {
-  auto path = ProbedPath(emulator, from, to);
-  if (!path.ok()) return path.status();
-  auto connection = Connect(emulator, from, to, congestion_control, ip);
-  if (!connection.ok()) return connection.status();
+  ASSIGN_OR_RETURN(auto path, ProbedPath(emulator, from, to));
+  ASSIGN_OR_RETURN(auto connection, Connect(emulator, from, to, congestion_control, ip));
   char name[16] = {};
   socklen_t size = sizeof name;
-  getsockopt(connection->sender.get(), IPPROTO_TCP, TCP_CONGESTION, name, &size);
+  getsockopt(connection.sender.get(), IPPROTO_TCP, TCP_CONGESTION, name, &size);
 
   std::atomic<bool> stop = false;
-  std::thread sender([&] { SendUntil(connection->sender, stop); });
-  const Received received = Count(connection->receiver, kTakeBytes, warm_up, measure);
+  std::thread sender([&] { SendUntil(connection.sender, stop); });
+  const Received received = Count(connection.receiver, kTakeBytes, warm_up, measure);
   stop = true;
   sender.join();
-  const auto rate = NominalRate(emulator.topology(), **path);
+  const auto rate = NominalRate(emulator.topology(), *path);
   const double share = TcpPayloadShare(emulator.topology().mtu, IpHeaderBytes(ip));
   return Judge({rate ? rate->value * share : 0}, received, name);
 }
@@ -205,27 +202,24 @@ absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
 absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
                                         absl::Duration warm_up, absl::Duration measure,
                                         IpVersion ip) {
-  auto path = ProbedPath(emulator, from, to);
-  if (!path.ok()) return path.status();
-  const auto rate = NominalRate(emulator.topology(), **path);
+  ASSIGN_OR_RETURN(auto path, ProbedPath(emulator, from, to));
+  const auto rate = NominalRate(emulator.topology(), *path);
   if (!rate) {
     return absl::FailedPreconditionError(
         fmt::format("probe: nothing limits the rate from node {} to {}", from, to));
   }
   SocketAddress address, own;
-  auto receiver = BoundSocket(emulator, to, ip, SOCK_DGRAM, address);
-  if (!receiver.ok()) return receiver.status();
-  auto sender = BoundSocket(emulator, from, ip, SOCK_DGRAM, own);
-  if (!sender.ok()) return sender.status();
-  WidenReceiveBuffer(*receiver);
+  ASSIGN_OR_RETURN(auto receiver, BoundSocket(emulator, to, ip, SOCK_DGRAM, address));
+  ASSIGN_OR_RETURN(auto sender, BoundSocket(emulator, from, ip, SOCK_DGRAM, own));
+  WidenReceiveBuffer(receiver);
   const int mtu = emulator.topology().mtu;
   const int payload_bytes = UdpPayloadBytes(mtu, ip);
   std::atomic<bool> stop = false;
   std::thread sending([&] {
-    SendDatagramsUntil(*sender, address, static_cast<size_t>(payload_bytes),
-                       OfferedRate(**path, *rate, mtu), mtu, stop);
+    SendDatagramsUntil(sender, address, static_cast<size_t>(payload_bytes),
+                       OfferedRate(*path, *rate, mtu), mtu, stop);
   });
-  const Received received = Count(*receiver, 0, (*path)->delay + warm_up, measure);
+  const Received received = Count(receiver, 0, path->delay + warm_up, measure);
   stop = true;
   sending.join();
   const double share = static_cast<double>(payload_bytes) / static_cast<double>(FrameBytes(mtu));

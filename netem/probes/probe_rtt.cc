@@ -18,6 +18,7 @@
 #include <span>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/kernel/netns.h"
 #include "netem/kernel/posix.h"
 #include "netem/nodes/addressing.h"
@@ -173,19 +174,19 @@ absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, i
         fmt::format("probe: nodes {} and {} have no path in both directions", from, to));
   }
   if (count < 1) return absl::InvalidArgumentError("probe: want at least one echo");
-  auto socket =
+  ASSIGN_OR_RETURN(
+      auto socket,
       ip == IpVersion::kIpv4
           ? OpenSocketIn(emulator.node_netns_fd(from), AF_INET, SOCK_RAW, IPPROTO_ICMP)
-          : OpenSocketIn(emulator.node_netns_fd(from), AF_INET6, SOCK_RAW, IPPROTO_ICMPV6);
-  if (!socket.ok()) return socket.status();
+          : OpenSocketIn(emulator.node_netns_fd(from), AF_INET6, SOCK_RAW, IPPROTO_ICMPV6));
   const int on = 1;
-  setsockopt(socket->get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+  setsockopt(socket.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
 
-  Echo echo(*std::move(socket), to, count, ip);
+  Echo echo(std::move(socket), to, count, ip);
   RttSample sample;
   sample.nominal = NominalEchoRtt(emulator.topology(), *path, EchoFrameBytes(ip));
   for (int i = 0; i < count; ++i) {
-    if (auto s = echo.Send(i); !s.ok()) return s;
+    RETURN_IF_ERROR(echo.Send(i));
     if (i + 1 < count) echo.Receive(MonotonicNow() + interval, count);
   }
   echo.Receive(MonotonicNow() + sample.nominal + kGrace, count);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/kernel/posix.h"
 #include "netem/kernel/scheduling.h"
 #include "netem/probes/probe.h"
@@ -53,7 +54,7 @@ class Verification {
       : emulator_(emulator), topology_(emulator.topology()), options_(options) {}
 
   absl::StatusOr<std::vector<PathVerdict>> Run() {
-    if (auto s = ChoosePaths(); !s.ok()) return s;
+    RETURN_IF_ERROR(ChoosePaths());
     verdicts_.resize(paths_.size());
     errors_.resize(paths_.size());
     for (const auto& batch : EchoBatches()) {
@@ -337,7 +338,7 @@ class Verification {
 
 absl::StatusOr<std::vector<PathVerdict>> VerifyLinks(const Emulator& emulator,
                                                      const VerifyOptions& options) {
-  if (auto s = emulator.health(); !s.ok()) return s;
+  RETURN_IF_ERROR(emulator.health());
   // In a thread of its own, ahead of other work where that is allowed: a sender that waits for a
   // core would read as a slow link. The probes' threads inherit it; the caller stays as it is.
   absl::StatusOr<std::vector<PathVerdict>> verdicts = absl::UnknownError("not run");

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "netem/topology/queue_limits.h"
 
 namespace longhaul {
@@ -152,9 +153,9 @@ absl::Status CheckSites(const Topology& topology) {
   for (size_t s = 0; s < count; ++s) {
     const SiteSpec& site = topology.sites[s];
     const std::string where = fmt::format("site '{}'", site.name);
-    if (auto named = CheckName(where, site.name); !named.ok()) return named;
+    RETURN_IF_ERROR(CheckName(where, site.name));
     if (!names.insert(site.name).second) return Invalid(where + ": the name is given twice");
-    if (auto a = CheckAccess(where, site.access, topology.mtu); !a.ok()) return a;
+    RETURN_IF_ERROR(CheckAccess(where, site.access, topology.mtu));
     if (members[s] == 0) return Invalid(where + ": no node is behind its line");
     if (members[s] * topology.nodes.size() > kMaxClasses) {
       return Invalid(fmt::format("{}: {} of {} nodes: their product is at most {}", where,

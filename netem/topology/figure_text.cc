@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -101,14 +103,13 @@ bool TakeNumber(std::string_view text, double& number, std::string& unit) {
 }
 
 absl::StatusOr<absl::Duration> ReadTime(std::string_view key, std::string_view text) {
-  const auto seconds =
-      WithUnit(key, text, kTimes, "a time such as 20ms, 300us or 1.5s", [&](double) {
-        const bool long_one = key == "outage" || key == "grace";
-        return long_one ? fmt::format("{0}s or {0}ms", text)
-                        : fmt::format("{0}ms, or {0}us, as tc reads it", text);
-      });
-  if (!seconds.ok()) return seconds.status();
-  return absl::Seconds(*seconds);
+  ASSIGN_OR_RETURN(const auto seconds,
+                   WithUnit(key, text, kTimes, "a time such as 20ms, 300us or 1.5s", [&](double) {
+                     const bool long_one = key == "outage" || key == "grace";
+                     return long_one ? fmt::format("{0}s or {0}ms", text)
+                                     : fmt::format("{0}ms, or {0}us, as tc reads it", text);
+                   }));
+  return absl::Seconds(seconds);
 }
 
 absl::StatusOr<BitsPerSecond> ReadRate(std::string_view key, std::string_view text) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/status_macros.h"
 #include "netem/topology/figure_text.h"
 #include "netem/topology/text_file.h"
 #include "netem/topology/topology.h"
@@ -168,9 +169,8 @@ absl::StatusOr<PairMatrix> ParsePairMatrix(const std::string& text, const std::s
 }
 
 absl::StatusOr<PairMatrix> ReadPairMatrix(const std::string& file, CellKind kind) {
-  const auto text = ReadTextFile(file);
-  if (!text.ok()) return text.status();
-  return ParsePairMatrix(*text, file, kind);
+  ASSIGN_OR_RETURN(const auto text, ReadTextFile(file));
+  return ParsePairMatrix(text, file, kind);
 }
 
 }  // namespace longhaul

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/status_macros.h"
 #include "netem/topology/figure_text.h"
 #include "netem/topology/rate_trace.h"
 
@@ -82,9 +83,8 @@ absl::Status SetRate(std::string_view value, int /*mtu*/, PathSpec& path) {
 }
 
 absl::Status SetLoss(std::string_view value, int /*mtu*/, PathSpec& path) {
-  const auto share = ReadShare("loss", value);
-  if (!share.ok()) return share.status();
-  path.loss_prob = *share;
+  ASSIGN_OR_RETURN(const auto share, ReadShare("loss", value));
+  path.loss_prob = share;
   path.burst_loss.reset();
   return absl::OkStatus();
 }

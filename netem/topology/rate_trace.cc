@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/topology/figure_text.h"
 #include "netem/topology/queue_limits.h"
 #include "netem/topology/text_file.h"
@@ -120,8 +121,7 @@ absl::StatusOr<TraceUnits> UnitsOf(std::string_view heading, const std::string& 
 
 absl::StatusOr<std::vector<TraceSample>> ParseSamples(std::string_view text,
                                                       const std::string& file) {
-  const absl::StatusOr<TraceUnits> units = UnitsOf(TakeLine(text), file);
-  if (!units.ok()) return units.status();
+  ASSIGN_OR_RETURN(const TraceUnits units, UnitsOf(TakeLine(text), file));
   std::vector<TraceSample> samples;
   for (size_t number = 2; !text.empty(); ++number) {
     const std::string_view line = TakeLine(text);
@@ -133,8 +133,8 @@ absl::StatusOr<std::vector<TraceSample>> ParseSamples(std::string_view text,
           file, number,
           fmt::format("'{}': want two numbers, a time and a rate", Shown(line, kShownBytes)));
     }
-    *at *= units->seconds;
-    *mbit *= units->mbit;
+    *at *= units.seconds;
+    *mbit *= units.mbit;
     // Also false for what is no number.
     const bool rate_fits = *mbit >= 0 && *mbit <= kMaxMbit;
     if (!rate_fits) {
@@ -158,19 +158,18 @@ absl::StatusOr<std::vector<TraceSample>> ParseSamples(std::string_view text,
 // An opportunity whenever the samples have added up to one more full frame.
 absl::StatusOr<std::shared_ptr<const RateTrace>> FromSamples(std::string_view text,
                                                              const std::string& file) {
-  absl::StatusOr<std::vector<TraceSample>> samples = ParseSamples(text, file);
-  if (!samples.ok()) return samples.status();
-  const size_t n = samples->size();
-  const double last = n == 1 ? 1 : (*samples)[n - 1].at_s - (*samples)[n - 2].at_s;
-  samples->push_back({samples->back().at_s + last, 0});
+  ASSIGN_OR_RETURN(std::vector<TraceSample> samples, ParseSamples(text, file));
+  const size_t n = samples.size();
+  const double last = n == 1 ? 1 : samples[n - 1].at_s - samples[n - 2].at_s;
+  samples.push_back({samples.back().at_s + last, 0});
   auto trace = std::make_shared<RateTrace>();
   trace->file = file;
   constexpr double kFrameBits = (kOpportunityBytes + 14) * 8.0, kRounding = 1e-12,
                    kRoundingMs = 1e-6;
   double bits = 0;  // sent before the sample
   for (size_t i = 0; i < n; ++i) {
-    const auto& [at_s, mbit] = (*samples)[i];
-    const double length_s = (*samples)[i + 1].at_s - at_s, more = mbit * 1e6 * length_s;
+    const auto& [at_s, mbit] = samples[i];
+    const double length_s = samples[i + 1].at_s - at_s, more = mbit * 1e6 * length_s;
     const double have = static_cast<double>(trace->opportunities_ms.size());
     if ((bits + more) / kFrameBits > static_cast<double>(kMostOpportunities)) {
       return Bad(file, i + 2, fmt::format("more than {} frames up to here", kMostOpportunities));
@@ -183,7 +182,7 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> FromSamples(std::string_view te
     }
     bits += more;
   }
-  trace->length_ms = static_cast<uint32_t>(std::llround(1e3 * samples->back().at_s));
+  trace->length_ms = static_cast<uint32_t>(std::llround(1e3 * samples.back().at_s));
   if (trace->opportunities_ms.empty() || trace->length_ms == 0) {
     return Bad(file, n + 1, "its rates do not add up to one frame of 1514 bytes");
   }
@@ -236,9 +235,8 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view
 
 absl::StatusOr<std::shared_ptr<const RateTrace>> ReadRateTrace(const std::string& file) {
   if (file.empty()) return absl::InvalidArgumentError("rate trace: no file is named");
-  const auto text = ReadBounded(file);
-  if (!text.ok()) return text.status();
-  return ParseRateTrace(*text, file);
+  ASSIGN_OR_RETURN(const auto text, ReadBounded(file));
+  return ParseRateTrace(text, file);
 }
 
 absl::Duration LengthOf(const RateTrace& trace) { return absl::Milliseconds(trace.length_ms); }

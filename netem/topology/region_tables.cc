@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -70,22 +72,21 @@ const RegionRtts* RegionTableOf(std::string_view name) { return TableNamed(TakeA
 
 absl::StatusOr<Topology> RegionTopology(std::string_view name) {
   const auto [table, regions] = TakeApart(name);
-  const auto matrix = RegionMatrix(table, regions);
-  if (!matrix.ok()) return matrix.status();
+  ASSIGN_OR_RETURN(const auto matrix, RegionMatrix(table, regions));
   Topology topology{.profile = std::string(name), .nodes = {}, .paths = {}};
-  const int nodes = static_cast<int>(matrix->names.size());
+  const int nodes = static_cast<int>(matrix.names.size());
   for (int i = 0; i < nodes; ++i) {
-    topology.nodes.push_back({.name = matrix->names[i], .access = std::nullopt});
+    topology.nodes.push_back({.name = matrix.names[i], .access = std::nullopt});
     for (int j = 0; j < nodes; ++j) {
       if (i == j) continue;
       topology.paths.push_back({.from = i,
                                 .to = j,
                                 .rate = std::nullopt,
-                                .delay = absl::Milliseconds(matrix->cells[i][j]) / 2,
+                                .delay = absl::Milliseconds(matrix.cells[i][j]) / 2,
                                 .jitter = absl::ZeroDuration()});
     }
   }
-  if (auto s = Validate(topology); !s.ok()) return s;
+  RETURN_IF_ERROR(Validate(topology));
   return topology;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "netem/topology/figure_text.h"
 #include "netem/topology/pair_matrix.h"
 #include "netem/topology/path_figure_table.h"
@@ -239,7 +240,7 @@ absl::StatusOr<PathsOfPairs> ReadPairs(const TomlValue& matrix, const std::strin
     t.Fail("regions", "is no list of names: [\"us-east-1\", \"eu-west-1\"]");
   }
   const PathSpec path = FiguresWithoutDelay(t);
-  if (absl::Status s = t.Finish(); !s.ok()) return s;
+  RETURN_IF_ERROR(t.Finish());
 
   PathsOfPairs pairs;
   pairs.where = file ? In(folder, *file) : "table " + *table;
@@ -256,7 +257,7 @@ absl::StatusOr<PathsOfPairs> ReadPairs(const TomlValue& matrix, const std::strin
     const TomlValue* of_pairs = matrix_of(key);
     if (of_pairs == nullptr) continue;
     const std::string path_of_it = In(folder, std::get<std::string>(of_pairs->value));
-    if (absl::Status s = SetCells(key, kind, *of_pairs, path_of_it, pairs); !s.ok()) return s;
+    RETURN_IF_ERROR(SetCells(key, kind, *of_pairs, path_of_it, pairs));
   }
   return pairs;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "netem/topology/text_file.h"
 #include "netem/topology/toml_parser.h"
 
@@ -90,9 +91,8 @@ absl::StatusOr<TomlValue> Convert(const toml::node& node, std::string_view origi
 absl::StatusOr<TomlValue> ConvertTable(const toml::table& table, std::string_view origin) {
   Table fields;
   for (const auto& [key, child] : table) {
-    absl::StatusOr<TomlValue> converted = Convert(child, origin);
-    if (!converted.ok()) return converted.status();
-    fields.emplace(std::string(key.str()), *std::move(converted));
+    ASSIGN_OR_RETURN(TomlValue converted, Convert(child, origin));
+    fields.emplace(std::string(key.str()), std::move(converted));
   }
   return TomlValue{std::move(fields), {}};
 }
@@ -100,9 +100,8 @@ absl::StatusOr<TomlValue> ConvertTable(const toml::table& table, std::string_vie
 absl::StatusOr<TomlValue> ConvertArray(const toml::array& array, std::string_view origin) {
   TomlValue::Array items;
   for (const toml::node& child : array) {
-    absl::StatusOr<TomlValue> converted = Convert(child, origin);
-    if (!converted.ok()) return converted.status();
-    items.push_back(*std::move(converted));
+    ASSIGN_OR_RETURN(TomlValue converted, Convert(child, origin));
+    items.push_back(std::move(converted));
   }
   return TomlValue{std::move(items), {}};
 }
@@ -159,7 +158,7 @@ absl::Status CheckTomlLimits(std::string_view text, std::string_view origin, siz
 
 absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin,
                                     size_t most_bytes) {
-  if (absl::Status s = CheckTomlLimits(text, origin, most_bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckTomlLimits(text, origin, most_bytes));
   const toml::parse_result result = toml::parse(text);
   if (!result) {
     const toml::parse_error& error = result.error();
@@ -173,11 +172,10 @@ absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view orig
 
 absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path,
                                        const std::vector<std::string>& sets) {
-  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxTomlBytes);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<TomlValue> root = ParseToml(*text, path);
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxTomlBytes));
+  absl::StatusOr<TomlValue> root = ParseToml(text, path);
   for (size_t i = 0; root.ok() && i < sets.size(); ++i) {
-    if (absl::Status s = SetByPath(*root, sets[i]); !s.ok()) return s;
+    RETURN_IF_ERROR(SetByPath(*root, sets[i]));
   }
   return root;
 }

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/topology/access_lines.h"
 #include "netem/topology/path_figure_table.h"
 #include "netem/topology/queue_limits.h"
@@ -69,7 +70,7 @@ using NamesTaken = std::map<std::string, std::string>;
 
 absl::Status CheckNode(const NodeSpec& node, int index, int mtu, NamesTaken& names) {
   const std::string where = fmt::format("node {} '{}'", index, node.name);
-  if (auto s = CheckNodeName(where, node.name); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckNodeName(where, node.name));
   const std::string small = InSmallLetters(node.name);
   for (const std::string& taken : {small, small + ".v4"}) {
     const auto [other, is_new] = names.emplace(taken, node.name);
@@ -98,10 +99,10 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
       fmt::format("path {} > {}", topology.nodes[path.from].name, topology.nodes[path.to].name);
   if (path.from == path.to) return Invalid(where + ": leads from a node to itself");
   if (path.rate) {
-    if (auto s = CheckRate(where + ": rate", *path.rate); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckRate(where + ": rate", *path.rate));
   }
-  if (auto s = CheckTime(where + ": delay", path.delay); !s.ok()) return s;
-  if (auto s = CheckTime(where + ": jitter", path.jitter); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckTime(where + ": delay", path.delay));
+  RETURN_IF_ERROR(CheckTime(where + ": jitter", path.jitter));
   for (const PathFigure& figure : PathFigureTable()) {
     if (figure.share == nullptr) continue;
     const double share = figure.ShareOf(path);
@@ -118,10 +119,10 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
                                path.queue_bdp));
   }
-  if (auto s = CheckQueue(where, path.queue, path.rate, topology.mtu); !s.ok()) return s;
-  if (auto s = CheckManagement(where, path.aqm); !s.ok()) return s;
-  if (auto s = CheckOwnQueue(where, path); !s.ok()) return s;
-  if (auto s = CheckBurstLoss(where, path); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckQueue(where, path.queue, path.rate, topology.mtu));
+  RETURN_IF_ERROR(CheckManagement(where, path.aqm));
+  RETURN_IF_ERROR(CheckOwnQueue(where, path));
+  RETURN_IF_ERROR(CheckBurstLoss(where, path));
   const int64_t packets = path.rate ? PathQueuePackets(topology, path) : 0;
   if (packets <= kMaxQueuePackets) return absl::OkStatus();
   return Invalid(fmt::format("{}: the queue holds {} packets: want at most {}", where, packets,
@@ -137,7 +138,7 @@ std::string InSmallLetters(std::string_view name) {
 }
 
 absl::Status CheckNodeName(const std::string& where, const std::string& name) {
-  if (auto s = CheckName(where, name); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckName(where, name));
   const std::string small = InSmallLetters(name);
   if (small == "localhost" || small == "localhost.localdomain" || small.ends_with(".localhost")) {
     return Invalid(where + ": localhost is every node's own name");
@@ -172,10 +173,10 @@ absl::Status Validate(const Topology& topology) {
     auto s = CheckNode(topology.nodes[i], static_cast<int>(i), topology.mtu, names);
     if (!s.ok()) return s;
   }
-  if (auto s = CheckSites(topology); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSites(topology));
   std::set<std::pair<int, int>> pairs;
   for (const PathSpec& path : topology.paths) {
-    if (auto s = CheckPath(topology, path); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckPath(topology, path));
     if (!pairs.insert({path.from, path.to}).second) {
       return Invalid(fmt::format("path {} > {}: given twice", topology.nodes[path.from].name,
                                  topology.nodes[path.to].name));
@@ -309,7 +310,7 @@ absl::Status NoPath(int from, int to) {
 }
 
 absl::StatusOr<Topology> WithPath(const Topology& topology, const PathSpec& path) {
-  if (auto s = ValidatePath(topology, path); !s.ok()) return s;
+  RETURN_IF_ERROR(ValidatePath(topology, path));
   Topology changed = topology;
   for (PathSpec& old : changed.paths) {
     if (old.from != path.from || old.to != path.to) continue;

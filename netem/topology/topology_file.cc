@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "netem/topology/access_lines.h"
 #include "netem/topology/path_figure_table.h"
 #include "netem/topology/rate_trace.h"
@@ -378,17 +379,15 @@ class Reader {
 
 absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string& where,
                                        const std::string& folder) {
-  const absl::StatusOr<TomlValue> file = ParseToml(text, where, kMostTextBytes);
-  if (!file.ok()) return file.status();
-  return Reader(*file, folder).Read();
+  ASSIGN_OR_RETURN(const TomlValue file, ParseToml(text, where, kMostTextBytes));
+  return Reader(file, folder).Read();
 }
 
 absl::StatusOr<Topology> ReadTopology(const std::string& path) {
   const FilesRead read;
-  const auto text = ReadTextFile(path);
-  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(const auto text, ReadTextFile(path));
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  absl::StatusOr<Topology> topology = ParseTopology(*text, path, folder.empty() ? "." : folder);
+  absl::StatusOr<Topology> topology = ParseTopology(text, path, folder.empty() ? "." : folder);
   if (topology.ok()) topology->files = read.paths();
   return topology;
 }

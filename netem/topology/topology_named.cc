@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/status_macros.h"
 #include "netem/topology/region_tables.h"
 #include "netem/topology/topology_file.h"
 
@@ -30,27 +31,26 @@ absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file) {
 absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes) {
   const bool regions = RegionTableOf(profile_or_file) != nullptr;
   if (!regions && !IsTopologyFile(profile_or_file)) return UniformTopology(profile_or_file, nodes);
-  absl::StatusOr<Topology> read =
-      regions ? RegionTopology(profile_or_file) : ReadTopology(profile_or_file);
-  if (!read.ok()) return read.status();
-  if (!read->changes.empty()) {
+  ASSIGN_OR_RETURN(Topology read,
+                   regions ? RegionTopology(profile_or_file) : ReadTopology(profile_or_file));
+  if (!read.changes.empty()) {
     return absl::InvalidArgumentError(
         fmt::format("{}:{}: [[change]] is for labs of `longhaul net`; the links of a run stay as "
                     "they are",
-                    profile_or_file, read->changes.front().line));
+                    profile_or_file, read.changes.front().line));
   }
-  if (static_cast<int>(read->nodes.size()) != nodes) {
+  if (static_cast<int>(read.nodes.size()) != nodes) {
     return absl::InvalidArgumentError(fmt::format("{}: has {} nodes; want {}, one for each rank",
-                                                  profile_or_file, read->nodes.size(), nodes));
+                                                  profile_or_file, read.nodes.size(), nodes));
   }
   for (int from = 0; from < nodes; ++from) {
     for (int to = 0; to < nodes; ++to) {
-      if (from == to || FindPath(*read, from, to) != nullptr) continue;
+      if (from == to || FindPath(read, from, to) != nullptr) continue;
       return absl::InvalidArgumentError(
           fmt::format("{}: no path from '{}' to '{}'; every pair of ranks needs one: all meet at "
                       "rank 0 before they train (give [between] a profile)",
-                      profile_or_file, read->nodes[static_cast<size_t>(from)].name,
-                      read->nodes[static_cast<size_t>(to)].name));
+                      profile_or_file, read.nodes[static_cast<size_t>(from)].name,
+                      read.nodes[static_cast<size_t>(to)].name));
     }
   }
   return read;

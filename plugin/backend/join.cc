@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "plugin/core/ucx/interfaces.h"
 #include "plugin/core/ucx/routes.h"
 
@@ -63,7 +64,7 @@ absl::StatusOr<std::shared_ptr<Node>> EarlyNode(const JoinRequest& request, bool
   if (!request.able.ok()) return request.able;
   if (request.node != nullptr) return request.node;
   if (named || live != nullptr) return ProcessNode(request.wishes, NodeScope::kNetwork);
-  if (absl::Status s = CheckUcx(ToNodeOptions(request.wishes)); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckUcx(ToNodeOptions(request.wishes)));
   return nullptr;
 }
 
@@ -124,13 +125,11 @@ absl::StatusOr<Joined> Join(Rendezvous& rendezvous, c10d::Store& store,
   here.has_node = here.has_node || live != nullptr;
   absl::StatusOr<std::shared_ptr<Node>> node = EarlyNode(request, here.named, live);
 
-  const auto texts = rendezvous.Meet(node.status(), ToText(here));
-  if (!texts.ok()) return texts.status();
+  ASSIGN_OR_RETURN(const auto texts, rendezvous.Meet(node.status(), ToText(here)));
   std::vector<Whereabouts> ranks;
-  for (const std::string& text : *texts) {
-    absl::StatusOr<Whereabouts> rank = ParseWhereabouts(text);
-    if (!rank.ok()) return rank.status();
-    ranks.push_back(*std::move(rank));
+  for (const std::string& text : texts) {
+    ASSIGN_OR_RETURN(Whereabouts rank, ParseWhereabouts(text));
+    ranks.push_back(std::move(rank));
   }
   const NodeScope scope = ScopeOf(ranks);
   if (request.node == nullptr && (*node == nullptr || scope == NodeScope::kThisHost)) {
@@ -138,9 +137,8 @@ absl::StatusOr<Joined> Join(Rendezvous& rendezvous, c10d::Store& store,
   }
   const absl::StatusOr<std::string> address =
       node.ok() ? absl::StatusOr<std::string>((*node)->address()) : node.status();
-  auto peers = rendezvous.Exchange(address, request.agreement);
-  if (!peers.ok()) return peers.status();
-  return Joined{.node = *std::move(node), .peers = *std::move(peers)};
+  ASSIGN_OR_RETURN(auto peers, rendezvous.Exchange(address, request.agreement));
+  return Joined{.node = *std::move(node), .peers = std::move(peers)};
 }
 
 }  // namespace longhaul

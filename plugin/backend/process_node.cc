@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "plugin/core/ucx/descriptors.h"
 #include "plugin/core/ucx/interfaces.h"
 
@@ -38,10 +39,9 @@ absl::Status SetInterface(NodeScope scope, const std::vector<std::string>& towar
   if (absl::Status s = CheckDescriptors(UcxNodeIs::kToBeMade, options.expected_peers); !s.ok()) {
     return s;  // to look at interfaces takes descriptors too
   }
-  absl::StatusOr<ChosenInterface> chosen = ChooseInterface(options.interface, toward);
-  if (!chosen.ok()) return chosen.status();
-  options.interface = std::move(chosen->name);
-  options.interface_why = std::move(chosen->why);
+  ASSIGN_OR_RETURN(ChosenInterface chosen, ChooseInterface(options.interface, toward));
+  options.interface = std::move(chosen.name);
+  options.interface_why = std::move(chosen.why);
   return absl::OkStatus();
 }
 
@@ -89,13 +89,12 @@ absl::StatusOr<std::shared_ptr<Node>> ProcessNode(const NodeWishes& wishes, Node
   std::shared_ptr<Node> node = LiveNodeOf(shared);
   if (node == nullptr) {
     NodeOptions options = ToNodeOptions(wishes);
-    if (absl::Status s = SetInterface(scope, toward, options); !s.ok()) return s;
-    absl::StatusOr<std::shared_ptr<Node>> made = Node::Create(options);
-    if (!made.ok()) return made.status();
-    shared.node = *made;
+    RETURN_IF_ERROR(SetInterface(scope, toward, options));
+    ASSIGN_OR_RETURN(std::shared_ptr<Node> made, Node::Create(options));
+    shared.node = made;
     shared.made_with = options;
     shared.owner = getpid();
-    return *made;
+    return made;
   }
   const std::string difference = Difference(wishes, shared.made_with);
   if (!difference.empty()) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace longhaul {
 namespace {
@@ -148,7 +149,7 @@ absl::StatusOr<std::vector<std::string>> Rendezvous::AwaitRecords(
   }
   std::vector<std::string> records = ReadAll(keys);
   for (int rank = 0; rank < size_; ++rank) {
-    if (absl::Status s = ErrorIn(records[rank], rank); !s.ok()) return s;
+    RETURN_IF_ERROR(ErrorIn(records[rank], rank));
   }
   return records;
 }
@@ -188,7 +189,7 @@ absl::Status Rendezvous::ErrorLeftBy(int rank) {
 // long as not all have greeted, the nonces are read again.
 absl::Status Rendezvous::Greet(milliseconds limit) {
   const Clock::time_point start = Clock::now();
-  if (absl::Status s = AwaitNonces(limit); !s.ok()) return s;
+  RETURN_IF_ERROR(AwaitNonces(limit));
   for (milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
     const std::vector<std::string> greetings = GreetNewcomers();
     if (greetings.empty() || store_.check(greetings)) return absl::OkStatus();
@@ -198,7 +199,7 @@ absl::Status Rendezvous::Greet(milliseconds limit) {
     int missing = -1;
     for (int rank = 0; rank < size_; ++rank) {
       if (rank == rank_ || store_.check({GreetingKey(nonces_[rank_], nonces_[rank])})) continue;
-      if (absl::Status s = ErrorLeftBy(rank); !s.ok()) return s;
+      RETURN_IF_ERROR(ErrorLeftBy(rank));
       missing = missing < 0 ? rank : missing;
     }
     if (missing < 0 || spent < limit) continue;
@@ -247,10 +248,9 @@ absl::StatusOr<Rendezvous::Peers> Rendezvous::Exchange(const absl::StatusOr<std:
 
 absl::StatusOr<Rendezvous::Peers> Rendezvous::ReadRecords(const std::string& agreement) {
   Peers peers{.addresses = {}, .nonce = nonces_[0]};
-  const auto records = AwaitRecords(AddressKey);
-  if (!records.ok()) return records.status();
+  ASSIGN_OR_RETURN(const auto records, AwaitRecords(AddressKey));
   for (int rank = 0; rank < size_; ++rank) {
-    const std::string& theirs = (*records)[rank];
+    const std::string& theirs = records[rank];
     const size_t agreement_end = theirs.find('\n');
     if (agreement_end == std::string::npos) {
       return absl::InternalError(absl::StrCat("rank ", rank, ": malformed record in the store"));

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/kernels/convert.h"
 #include "compressors/numbers/noise.h"
@@ -68,17 +69,17 @@ absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int r
     if (codec.ok()) entry.codec = *std::move(codec);
     return codec.status();
   };
-  if (absl::Status s = make(policy.forward, table.forward_); !s.ok()) return s;
-  if (absl::Status s = make(policy.backward, table.backward_); !s.ok()) return s;
+  RETURN_IF_ERROR(make(policy.forward, table.forward_));
+  RETURN_IF_ERROR(make(policy.backward, table.backward_));
   for (const auto& [boundary, pair] : policy.by_boundary) {
     auto& [forward, backward] = table.by_boundary_[boundary];
-    if (absl::Status s = make(pair.forward, forward); !s.ok()) return s;
-    if (absl::Status s = make(pair.backward, backward); !s.ok()) return s;
+    RETURN_IF_ERROR(make(pair.forward, forward));
+    RETURN_IF_ERROR(make(pair.backward, backward));
   }
   for (const auto& [tag, name] : policy.by_tag) {
-    if (absl::Status s = make(name, table.by_tag_[tag]); !s.ok()) return s;
+    RETURN_IF_ERROR(make(name, table.by_tag_[tag]));
   }
-  if (absl::Status s = table.MakeCollectives(); !s.ok()) return s;
+  RETURN_IF_ERROR(table.MakeCollectives());
   return table;
 }
 
@@ -95,8 +96,7 @@ absl::Status CodingTable::MakeCollectives() {
   for (const auto& [name, entry] : {std::pair{&wanted.all_reduce, &all_reduce_},
                                     std::pair{&wanted.reduce_scatter, &reduce_scatter_},
                                     std::pair{&wanted.all_gather, &all_gather_}}) {
-    absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeOrRaw(*name);
-    if (!codec.ok()) return codec.status();
+    ASSIGN_OR_RETURN(std::shared_ptr<const Codec> codec, MakeOrRaw(*name));
     if (name->ends_with("+sat")) {
       return absl::InvalidArgumentError(
           fmt::format("codec '{}' of collectives replaces NaN and Inf, from which every rank knows "
@@ -104,13 +104,13 @@ absl::Status CodingTable::MakeCollectives() {
                       "that hold them as they are",
                       *name));
     }
-    if (*codec != nullptr && (*codec)->NewState({1, 1}) != nullptr) {
+    if (codec != nullptr && codec->NewState({1, 1}) != nullptr) {
       return absl::InvalidArgumentError(fmt::format(
           "codec '{}' of collectives keeps a state per tensor, and nothing says which tensor a "
           "collective has; take one without (no +ef, +ef21, +mc, aqsgd)",
           *name));
     }
-    entry->codec = *std::move(codec);
+    entry->codec = std::move(codec);
   }
   return absl::OkStatus();
 }
@@ -206,9 +206,8 @@ absl::Status CodingTable::Use(int dst, TensorKind kind, std::string_view codec) 
   } else if (codec != kRaw) {
     std::shared_ptr<const Codec>& made = in_use_->made[std::string(codec)];
     if (made == nullptr) {
-      absl::StatusOr<std::shared_ptr<const Codec>> fresh = MakeCodec(codec);
-      if (!fresh.ok()) return fresh.status();
-      made = *std::move(fresh);
+      ASSIGN_OR_RETURN(std::shared_ptr<const Codec> fresh, MakeCodec(codec));
+      made = std::move(fresh);
     }
     wanted = made.get();
     if (wanted->NewState({1, 1}) != nullptr) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/status_macros.h"
 #include "plugin/core/packet.h"
 #include "plugin/core/reduce.h"
 
@@ -70,7 +71,7 @@ absl::Status CheckAllGather(const GroupOptions& options, const WireTensor& in,
 absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,
                            const std::vector<int64_t>& send_counts, const WireTensor& out,
                            const std::vector<int64_t>& recv_counts) {
-  if (absl::Status s = CheckCounts(options, in, send_counts, "alltoall", "send"); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckCounts(options, in, send_counts, "alltoall", "send"));
   if (absl::Status s = CheckCounts(options, out, recv_counts, "alltoall", "receive"); !s.ok())
     return s;
   const auto own = static_cast<size_t>(options.rank);
@@ -83,8 +84,8 @@ absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,
 absl::Status CheckReduceScatter(const GroupOptions& options, const WireTensor& in,
                                 const std::vector<int64_t>& counts, const WireTensor& out,
                                 ReduceOp op) {
-  if (absl::Status s = CheckReduce(in.type, op); !s.ok()) return s;
-  if (absl::Status s = CheckCounts(options, in, counts, "reducescatter", "the"); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckReduce(in.type, op));
+  RETURN_IF_ERROR(CheckCounts(options, in, counts, "reducescatter", "the"));
   const int64_t own = counts[static_cast<size_t>(options.rank)];
   if (in.type == out.type && out.elements() == own) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format("reducescatter on {}: its part is {} x {}, not {}",
@@ -94,13 +95,13 @@ absl::Status CheckReduceScatter(const GroupOptions& options, const WireTensor& i
 
 absl::Status CheckGather(const GroupOptions& options, const WireTensor& in,
                          const std::vector<WireTensor>& out, int root) {
-  if (absl::Status s = CheckRoot(options, root, "gather to"); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRoot(options, root, "gather to"));
   return options.rank == root ? CheckOneOfEach(options, in, out, "gather") : absl::OkStatus();
 }
 
 absl::Status CheckScatter(const GroupOptions& options, const std::vector<WireTensor>& in,
                           const WireTensor& out, int root) {
-  if (absl::Status s = CheckRoot(options, root, "scatter from"); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckRoot(options, root, "scatter from"));
   return options.rank == root ? CheckOneOfEach(options, out, in, "scatter") : absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
 #include "compressors/frame/frame_pieces.h"
@@ -51,7 +52,7 @@ absl::Status Cross(Crossing& crossing, const WireTensor& y, NodeCore& node) {
   if (!bytes.ok()) return bytes.status();
   const std::span<const std::byte> frame = buffer.bytes().first(*bytes);
   const absl::Duration encoded = node.clock().Now();
-  if (absl::Status s = DecodeFrame(frame, decoded); !s.ok()) return s;
+  RETURN_IF_ERROR(DecodeFrame(frame, decoded));
   crossing.encode = encoded - start;
   crossing.decode = node.clock().Now() - encoded;
   if (crossing.sampled) {

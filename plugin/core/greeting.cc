@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -103,9 +105,8 @@ absl::StatusOr<Greeting> ParseGreeting(std::span<const std::byte> payload) {
                                  length);
   std::memcpy(greeting.proof.data(), payload.data() + sizeof(length) + length,
               greeting.proof.size());
-  absl::StatusOr<NodeAddress> address = ParseAddress(greeting.signed_address);
-  if (!address.ok()) return address.status();
-  greeting.address = *std::move(address);
+  ASSIGN_OR_RETURN(NodeAddress address, ParseAddress(greeting.signed_address));
+  greeting.address = std::move(address);
   greeting.address.key = {};  // nobody's but the greeter's to say, and only in the store
   return greeting;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "plugin/core/collective_arguments.h"
 #include "plugin/core/group_members.h"
 #include "plugin/core/reduce.h"
@@ -22,22 +23,20 @@ absl::StatusOr<std::shared_ptr<Group>> Group::Create(std::shared_ptr<Node> node,
                                                      const GroupOptions& options,
                                                      const std::vector<std::string>& addresses) {
   auto* const core = static_cast<NodeCore*>(node.get());  // every Node is one
-  const absl::StatusOr<std::vector<NodeAddress>> parsed =
-      ParseAll(core->node_id(), options, addresses);
-  if (!parsed.ok()) return parsed.status();
-  absl::StatusOr<CodingTable> coding =
-      CodingTable::Create(options.codecs, options.rank, options.size);
-  if (!coding.ok()) return coding.status();
-  const auto connected = core->Connect(*parsed, std::min(options.timeout, kMaxConnectTime));
+  ASSIGN_OR_RETURN(const std::vector<NodeAddress> parsed,
+                   ParseAll(core->node_id(), options, addresses));
+  ASSIGN_OR_RETURN(CodingTable coding,
+                   CodingTable::Create(options.codecs, options.rank, options.size));
+  const auto connected = core->Connect(parsed, std::min(options.timeout, kMaxConnectTime));
   if (!connected.ok()) {
     return absl::Status(connected.code(), fmt::format("group '{}': {}", options.name,
                                                       std::string(connected.message())));
   }
-  auto group = std::make_shared<GroupCore>(options, GroupHash(options, *parsed),
-                                           core->shared_from_this(), *std::move(coding));
+  auto group = std::make_shared<GroupCore>(options, GroupHash(options, parsed),
+                                           core->shared_from_this(), std::move(coding));
   std::vector<uint64_t> node_ids;
-  for (const NodeAddress& address : *parsed) node_ids.push_back(address.node_id);
-  if (absl::Status s = group->Open(node_ids); !s.ok()) return s;
+  for (const NodeAddress& address : parsed) node_ids.push_back(address.node_id);
+  RETURN_IF_ERROR(group->Open(node_ids));
   // The strand may hold the core a little longer than the caller does; the node stays until then.
   Group* const face = group.get();
   return std::shared_ptr<Group>(face,
@@ -176,7 +175,7 @@ std::function<absl::Status(absl::Status)> GroupCore::Noted(int peer, Direction d
 }
 
 absl::Status GroupCore::UseCodec(int dst, TensorKind kind, std::string_view codec) {
-  if (absl::Status s = CheckPeer(dst, "use a codec"); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckPeer(dst, "use a codec"));
   return RunAndWait([&] { return context_.coding.Use(dst, kind, codec); });
 }
 

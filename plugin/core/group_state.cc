@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/crc32c.h"
 #include "compressors/saved_state.h"
 #include "plugin/core/group_core.h"
@@ -108,7 +109,7 @@ absl::Status TakeSlots(Reader& in, int slots,
     return absl::DataLossError(fmt::format("{} slots, at most {} are possible", count, slots));
   }
   for (uint32_t i = 0; i < count && in.ok(); ++i) {
-    if (absl::Status s = take(in.TakeText()); !s.ok()) return s;
+    RETURN_IF_ERROR(take(in.TakeText()));
   }
   return in.ok() ? absl::OkStatus() : absl::DataLossError("truncated");
 }
@@ -119,9 +120,8 @@ absl::Status TakeSender(Reader& in, int slots, const Codec* codec, SendChannel& 
     std::unique_ptr<CodecState>& state = channel.residuals.emplace_back();
     if (bytes.empty()) return absl::OkStatus();
     if (codec == nullptr) return absl::DataLossError("a codec's state for a channel without codec");
-    const absl::StatusOr<SavedState> saved = ParseSavedState(BytesOf(bytes));
-    if (!saved.ok()) return saved.status();
-    absl::StatusOr<std::unique_ptr<CodecState>> restored = RestoreState(*codec, *saved);
+    ASSIGN_OR_RETURN(const SavedState saved, ParseSavedState(BytesOf(bytes)));
+    absl::StatusOr<std::unique_ptr<CodecState>> restored = RestoreState(*codec, saved);
     if (restored.ok()) state = *std::move(restored);
     return restored.status();
   });
@@ -191,7 +191,7 @@ absl::StatusOr<GroupState> Parse(std::string_view saved, const GroupOptions& opt
         fmt::format("of a group with {}; this one has {}", key, KeyOf(options)));
   }
   GroupState state;
-  if (absl::Status s = TakeLists(in, options, coding, state); !s.ok()) return s;
+  RETURN_IF_ERROR(TakeLists(in, options, coding, state));
   return state;
 }
 
@@ -267,9 +267,8 @@ absl::Status GroupCore::CheckState(std::string_view state) const {
 }
 
 absl::Status GroupCore::LoadState(std::string_view state) {
-  absl::StatusOr<GroupState> parsed = ParseGroupState(state, options_, context_.coding);
-  if (!parsed.ok()) return parsed.status();
-  return RunAndWait([this, &parsed] { return TakeOver(*std::move(parsed)); });
+  ASSIGN_OR_RETURN(GroupState parsed, ParseGroupState(state, options_, context_.coding));
+  return RunAndWait([this, &parsed] { return TakeOver(std::move(parsed)); });
 }
 
 absl::Status GroupCore::TakeOver(GroupState state) {
@@ -278,7 +277,7 @@ absl::Status GroupCore::TakeOver(GroupState state) {
         fmt::format("group '{}': load after the first operation", options_.name));
   }
   for (const auto& [key, codec] : state.used) {
-    if (absl::Status s = context_.coding.Use(key.first, key.second, codec); !s.ok()) return s;
+    RETURN_IF_ERROR(context_.coding.Use(key.first, key.second, codec));
   }
   sender_.encoder().set_encoded_frames(std::move(state.encoded_frames));
   for (auto& [key, channel] : state.senders) sender_.ChannelOf(key) = std::move(channel);

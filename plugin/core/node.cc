@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "plugin/core/loopback/transport.h"
 #include "plugin/core/node_core.h"
 #include "plugin/core/ucx/transport.h"
@@ -37,9 +38,8 @@ absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
   if (options.transport == TransportKind::kLoopback) {
     transport = LoopbackTransport::Create(options.clock);
   } else {
-    absl::StatusOr<std::shared_ptr<UcxTransport>> ucx = UcxTransport::Create(options);
-    if (!ucx.ok()) return ucx.status();
-    transport = *std::move(ucx);
+    ASSIGN_OR_RETURN(std::shared_ptr<UcxTransport> ucx, UcxTransport::Create(options));
+    transport = std::move(ucx);
   }
   auto core = std::make_shared<NodeCore>(options, options.transport, std::move(transport));
   core->Start();

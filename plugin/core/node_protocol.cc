@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "plugin/core/greeting.h"
 #include "plugin/core/node_core.h"
 
@@ -27,14 +28,13 @@ absl::StatusOr<Peer*> NodeCore::EnsurePeer(const NodeAddress& address) {
     return known->why();
   }
   if (leaving_) return end_status();
-  absl::StatusOr<std::unique_ptr<Link>> link = transport_->Connect(address.blob, address.node_id);
-  if (!link.ok()) return link.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<Link> link, transport_->Connect(address.blob, address.node_id));
   auto peer =
       std::make_unique<Peer>(address, options_.credit_bytes, &traffic_,
                              [this](Peer& lost, absl::Status why) { Lose(lost, std::move(why)); });
   Peer& added = *peer;
   peers_.emplace(address.node_id, std::move(peer));
-  added.Open(*std::move(link), node_id_);
+  added.Open(std::move(link), node_id_);
   added.last_heard = added.last_progress = clock().Now();
   SendHello(added);
   if (transport_->needs_heartbeat()) {  // its deadline may be shorter than the others'

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/crc32c.h"
 #include "plugin/core/collective_call.h"
 
@@ -68,7 +69,7 @@ absl::Status CheckShape(const PacketHeader& h) {
 
 absl::Status CheckData(const PacketHeader& h) {
   if (h.source_rank < 0) return Bad(fmt::format("source rank {}", h.source_rank));
-  if (absl::Status s = CheckShape(h); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckShape(h));
   if (h.cancelled()) {
     const bool whole = h.offset == 0 && h.payload_bytes == h.message_bytes;
     return whole ? absl::OkStatus() : Bad("a cancelled message in parts");
@@ -165,7 +166,7 @@ absl::StatusOr<PacketHeader> ParsePacket(std::span<const std::byte> bytes,
     return Bad(
         fmt::format("{} payload bytes, the header says {}", payload.size(), header.payload_bytes));
   }
-  if (absl::Status s = CheckFields(header); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFields(header));
   if (header.kind != PacketKind::kData && header.payload_crc != Crc32c(payload)) {
     return Bad("payload checksum");
   }

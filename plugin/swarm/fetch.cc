@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <libtorrent/alert_types.hpp>
 
+#include "base/status_macros.h"
 #include "plugin/core/clock.h"
 #include "plugin/swarm/download.h"
 #include "plugin/swarm/member_list.h"
@@ -161,7 +162,7 @@ absl::Status TorrentFetch::AwaitPieces(Download& download, FetchReport& report) 
       look = -absl::InfiniteDuration();
     }
     if (MonotonicClock().Now() >= look && !download.finished()) {
-      if (auto s = Look(download, download.Status()); !s.ok()) return s;
+      RETURN_IF_ERROR(Look(download, download.Status()));
       look = MonotonicClock().Now() + kDialEvery;
     }
     if (MonotonicClock().Now() >= tell) {
@@ -224,9 +225,8 @@ absl::StatusOr<std::unique_ptr<Fetch>> Fetch::Start(const Manifest& manifest,
                                                     const std::string& into,
                                                     const FetchOptions& options) {
   const absl::Duration start = MonotonicClock().Now();
-  if (auto s = CheckAsked(manifest, into, options); !s.ok()) return s;
-  auto torrent = TorrentOf(manifest);
-  if (!torrent.ok()) return torrent.status();
+  RETURN_IF_ERROR(CheckAsked(manifest, into, options));
+  ASSIGN_OR_RETURN(auto torrent, TorrentOf(manifest));
   auto fetch = std::make_unique<TorrentFetch>(manifest, options, start);
   const absl::Status there = CheckInto(manifest, into);
   if (there.ok()) {
@@ -234,13 +234,11 @@ absl::StatusOr<std::unique_ptr<Fetch>> Fetch::Start(const Manifest& manifest,
     return fetch;
   }
   if (!absl::IsNotFound(there)) return there;
-  auto folder = PartialFolder::Open(manifest, into);
-  if (!folder.ok()) return folder.status();
+  ASSIGN_OR_RETURN(auto folder, PartialFolder::Open(manifest, into));
   std::vector<std::string> members = options.swarm.members;
   for (const SwarmAddress& source : options.sources) members.push_back(source.ip);
-  auto session = SwarmSession::Open(options.swarm, members);
-  if (!session.ok()) return session.status();
-  fetch->Begin(*std::move(folder), *std::move(session), *std::move(torrent));
+  ASSIGN_OR_RETURN(auto session, SwarmSession::Open(options.swarm, members));
+  fetch->Begin(std::move(folder), std::move(session), std::move(torrent));
   return fetch;
 }
 

@@ -5,6 +5,7 @@
 #include <libtorrent/bencode.hpp>
 #include <libtorrent/create_torrent.hpp>
 
+#include "base/status_macros.h"
 #include "plugin/swarm/file_digest.h"
 #include "plugin/swarm/swarm.h"
 #include "plugin/swarm/torrent.h"
@@ -56,8 +57,7 @@ absl::StatusOr<Manifest> MakeManifest(const std::string& folder, const ManifestW
         fmt::format("{}: {}", folder, error ? error.message() : "not a folder"));
   }
   if (words.step < 0) return absl::InvalidArgumentError(fmt::format("step {}", words.step));
-  auto files = ListFiles(place.string());
-  if (!files.ok()) return files.status();
+  ASSIGN_OR_RETURN(auto files, ListFiles(place.string()));
   Manifest manifest{.name = place.filename().string(),
                     .model = words.model,
                     .run = words.run,
@@ -66,21 +66,19 @@ absl::StatusOr<Manifest> MakeManifest(const std::string& folder, const ManifestW
                     .infohash = "",
                     .files = {},
                     .torrent = ""};
-  for (const std::string& path : *files) {
-    auto digest = DigestFile((place / path).string());
-    if (!digest.ok()) return digest.status();
-    manifest.files.push_back({path, digest->bytes, digest->sha256});
+  for (const std::string& path : files) {
+    ASSIGN_OR_RETURN(auto digest, DigestFile((place / path).string()));
+    manifest.files.push_back({path, digest.bytes, digest.sha256});
   }
   const int64_t total = TotalBytes(manifest);
   if (total == 0) {
     return absl::InvalidArgumentError(fmt::format("{}: all files are empty", folder));
   }
   manifest.piece_bytes = piece_bytes.value_or(PieceBytesFor(total));
-  if (auto s = MakeTorrent(place, manifest); !s.ok()) return s;
+  RETURN_IF_ERROR(MakeTorrent(place, manifest));
   // What a stranger would find wrong in it is found here: names that torrents spell otherwise, too.
-  auto parsed = ParseManifest(ManifestText(manifest));
-  if (!parsed.ok()) return parsed.status();
-  if (auto torrent = TorrentOf(*parsed); !torrent.ok()) return torrent.status();
+  ASSIGN_OR_RETURN(auto parsed, ParseManifest(ManifestText(manifest)));
+  if (auto torrent = TorrentOf(parsed); !torrent.ok()) return torrent.status();
   return parsed;
 }
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "compressors/numbers/sha256.h"
 #include "plugin/swarm/file_digest.h"
 
@@ -105,9 +106,9 @@ absl::Status TakeCount(const Json& object, const char* key, int64_t most, int64_
 absl::Status TakeFile(const Json& entry, ManifestFile& file) {
   if (auto s = CheckKeys(entry, "an entry of 'files'", {"bytes", "path", "sha256"}); !s.ok())
     return s;
-  if (auto s = TakeText(entry, "path", file.path); !s.ok()) return s;
-  if (auto s = TakeCount(entry, "bytes", kMostBytes, file.bytes); !s.ok()) return s;
-  if (auto s = TakeText(entry, "sha256", file.sha256); !s.ok()) return s;
+  RETURN_IF_ERROR(TakeText(entry, "path", file.path));
+  RETURN_IF_ERROR(TakeCount(entry, "bytes", kMostBytes, file.bytes));
+  RETURN_IF_ERROR(TakeText(entry, "sha256", file.sha256));
   if (!IsSafePath(file.path)) {
     return Bad(fmt::format("path {}: want names with '/' between, none of them '..'",
                            Json(file.path).dump()));
@@ -123,7 +124,7 @@ absl::Status TakeFiles(const Json& files, Manifest& manifest) {
   int64_t total = 0;
   for (const Json& entry : files) {
     ManifestFile file{};
-    if (auto s = TakeFile(entry, file); !s.ok()) return s;
+    RETURN_IF_ERROR(TakeFile(entry, file));
     if (!manifest.files.empty() && file.path <= manifest.files.back().path) {
       return Bad(fmt::format("path {} is not after {}: sorted, each once", file.path,
                              manifest.files.back().path));
@@ -138,15 +139,15 @@ absl::Status TakeFiles(const Json& files, Manifest& manifest) {
 
 absl::Status TakeTorrent(const Json& json, Manifest& manifest) {
   std::string torrent;
-  if (auto s = TakeText(json, "infohash", manifest.infohash); !s.ok()) return s;
+  RETURN_IF_ERROR(TakeText(json, "infohash", manifest.infohash));
   if (!IsSha256(manifest.infohash)) return Bad("'infohash' is no SHA-256");
   constexpr int64_t kLeast = 16 << 10, kMost = 8 << 20;
-  if (auto s = TakeCount(json, "piece_bytes", kMost, manifest.piece_bytes); !s.ok()) return s;
+  RETURN_IF_ERROR(TakeCount(json, "piece_bytes", kMost, manifest.piece_bytes));
   if (manifest.piece_bytes < kLeast || (manifest.piece_bytes & (manifest.piece_bytes - 1)) != 0) {
     return Bad(fmt::format("'piece_bytes' is {}: want a power of two from {} to {}",
                            manifest.piece_bytes, kLeast, kMost));
   }
-  if (auto s = TakeText(json, "torrent", torrent); !s.ok()) return s;
+  RETURN_IF_ERROR(TakeText(json, "torrent", torrent));
   manifest.torrent = FromBase64(torrent);
   return manifest.torrent.empty() ? Bad("'torrent' is not base64") : absl::OkStatus();
 }
@@ -164,11 +165,11 @@ absl::StatusOr<Manifest> FromJson(const Json& json) {
   }
   for (const auto& [key, value] :
        {std::pair{"name", &manifest.name}, {"model", &manifest.model}, {"run", &manifest.run}}) {
-    if (auto s = TakeText(json, key, *value); !s.ok()) return s;
+    RETURN_IF_ERROR(TakeText(json, key, *value));
   }
-  if (auto s = TakeCount(json, "step", INT64_MAX, manifest.step); !s.ok()) return s;
-  if (auto s = TakeFiles(json["files"], manifest); !s.ok()) return s;
-  if (auto s = TakeTorrent(json, manifest); !s.ok()) return s;
+  RETURN_IF_ERROR(TakeCount(json, "step", INT64_MAX, manifest.step));
+  RETURN_IF_ERROR(TakeFiles(json["files"], manifest));
+  RETURN_IF_ERROR(TakeTorrent(json, manifest));
   return manifest;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 
 absl::StatusOr<libtorrent::ip_filter> OnlyMembers(const std::vector<std::string>& members) {
@@ -13,9 +15,8 @@ absl::StatusOr<libtorrent::ip_filter> OnlyMembers(const std::vector<std::string>
                   lt::make_address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
                   lt::ip_filter::blocked);
   for (const std::string& member : members) {
-    auto range = ParseMember(member);
-    if (!range.ok()) return range.status();
-    filter.add_rule(lt::address_v4(range->first), lt::address_v4(range->last), 0);
+    ASSIGN_OR_RETURN(auto range, ParseMember(member));
+    filter.add_rule(lt::address_v4(range.first), lt::address_v4(range.last), 0);
   }
   return filter;
 }

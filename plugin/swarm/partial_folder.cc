@@ -14,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -102,17 +104,17 @@ absl::StatusOr<std::unique_ptr<PartialFolder>> PartialFolder::Open(const Manifes
     return absl::FailedPreconditionError(
         fmt::format("{}: another fetch is at work in it", folder->path()));
   }
-  if (auto s = CheckSame(manifest, path); !s.ok()) return s;
-  if (auto s = MakeFolders(manifest, folder->files()); !s.ok()) return s;
-  if (auto s = CheckRoom(manifest, folder->files()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSame(manifest, path));
+  RETURN_IF_ERROR(MakeFolders(manifest, folder->files()));
+  RETURN_IF_ERROR(CheckRoom(manifest, folder->files()));
   return folder;
 }
 
 absl::Status PartialFolder::Finish(const Manifest& manifest) {
-  if (auto s = CheckFiles(manifest, files()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFiles(manifest, files()));
   for (const ManifestFile& file : manifest.files) {
-    if (auto s = Sync(files() + "/" + file.path); !s.ok()) return s;
-    if (auto s = Sync(Parent(files() + "/" + file.path)); !s.ok()) return s;
+    RETURN_IF_ERROR(Sync(files() + "/" + file.path));
+    RETURN_IF_ERROR(Sync(Parent(files() + "/" + file.path)));
   }
   if (renameat2(AT_FDCWD, files().c_str(), AT_FDCWD, into_.c_str(), RENAME_NOREPLACE) != 0) {
     if (errno == EEXIST || errno == ENOTEMPTY) {

@@ -11,6 +11,7 @@
 #include <libtorrent/alert_types.hpp>
 #include <libtorrent/torrent_status.hpp>
 
+#include "base/status_macros.h"
 #include "plugin/swarm/member_list.h"
 #include "plugin/swarm/swarm.h"
 #include "plugin/swarm/swarm_session.h"
@@ -172,23 +173,21 @@ absl::StatusOr<std::unique_ptr<Share>> Share::Start(const Manifest& manifest,
   if (options.members.empty()) {
     return absl::InvalidArgumentError("share: no members: nobody could fetch");
   }
-  auto torrent = TorrentOf(manifest);
-  if (!torrent.ok()) return torrent.status();
-  if (auto s = CheckLengths(manifest, folder); !s.ok()) return s;
+  ASSIGN_OR_RETURN(auto torrent, TorrentOf(manifest));
+  RETURN_IF_ERROR(CheckLengths(manifest, folder));
   auto stamps = StampsOf(manifest, folder);
-  auto session = SwarmSession::Open(options, options.members);
-  if (!session.ok()) return session.status();
+  ASSIGN_OR_RETURN(auto session, SwarmSession::Open(options, options.members));
   lt::add_torrent_params params;
-  params.ti = *torrent;
+  params.ti = torrent;
   params.save_path = folder;
   // seed_mode: each piece is hashed before it is given for the first time.
   params.flags = lt::torrent_flags::seed_mode | lt::torrent_flags::disable_dht |
                  lt::torrent_flags::disable_lsd | lt::torrent_flags::disable_pex |
                  lt::torrent_flags::apply_ip_filter;
   lt::error_code error;
-  (*session)->libtorrent().add_torrent(std::move(params), error);
+  session->libtorrent().add_torrent(std::move(params), error);
   if (error) return absl::InternalError(fmt::format("share {}: {}", folder, error.message()));
-  return std::make_unique<TorrentShare>(*std::move(session), *std::move(torrent), folder,
+  return std::make_unique<TorrentShare>(std::move(session), std::move(torrent), folder,
                                         std::move(stamps), options.given);
 }
 

@@ -16,6 +16,7 @@
 #include <libtorrent/posix_disk_io.hpp>
 #include <libtorrent/session_params.hpp>
 
+#include "base/status_macros.h"
 #include "plugin/core/clock.h"
 #include "plugin/swarm/member_list.h"
 
@@ -134,19 +135,18 @@ SwarmSession::~SwarmSession() {
 
 absl::StatusOr<std::unique_ptr<SwarmSession>> SwarmSession::Open(
     const SwarmOptions& options, const std::vector<std::string>& members) {
-  if (auto s = CheckFigures(options); !s.ok()) return s;
-  auto filter = OnlyMembers(members);
-  if (!filter.ok()) return filter.status();
+  RETURN_IF_ERROR(CheckFigures(options));
+  ASSIGN_OR_RETURN(auto filter, OnlyMembers(members));
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd < 0) {
     return absl::InternalError(fmt::format("swarm: eventfd: {}", std::strerror(errno)));
   }
   lt::session_params params = Params(options);
-  params.ip_filter = *std::move(filter);
+  params.ip_filter = std::move(filter);
   std::unique_ptr<SwarmSession> session(new SwarmSession(options, std::move(params), wake_fd));
   session->session_.set_peer_class_filter(AllAlike());
   session->session_.set_alert_notify([raw = session.get()] { raw->Wake(); });
-  if (auto s = session->AwaitListening(); !s.ok()) return s;
+  RETURN_IF_ERROR(session->AwaitListening());
   return session;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 namespace {
 
@@ -61,7 +63,7 @@ absl::StatusOr<std::shared_ptr<lt::torrent_info>> TorrentOf(const Manifest& mani
         fmt::format("has infohash {}, not {}", InfohashOf(*torrent), manifest.infohash));
   }
   if (torrent->piece_length() != manifest.piece_bytes) return Mismatch("has other pieces");
-  if (auto s = SameFiles(*torrent, manifest); !s.ok()) return s;
+  RETURN_IF_ERROR(SameFiles(*torrent, manifest));
   size_t next = 0;
   for (const lt::file_index_t file : torrent->files().file_range()) {
     if (!torrent->files().pad_file_at(file))

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/data/corpus_files.h"
 #include "pp_group/data/mapped_tokens.h"
 #include "pp_group/data/row_order.h"
@@ -172,25 +173,23 @@ absl::StatusOr<CorpusTokens> Read(const std::string& source, int64_t vocab, Part
 
 absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(const std::string& source, int64_t vocab,
                                                            const std::string& held_out) {
-  absl::StatusOr<CorpusTokens> tokens =
-      Read(source, vocab, held_out.empty() ? Part::kSplit : Part::kWhole);
-  if (!tokens.ok()) return tokens.status();
+  ASSIGN_OR_RETURN(CorpusTokens tokens,
+                   Read(source, vocab, held_out.empty() ? Part::kSplit : Part::kWhole));
   if (!held_out.empty() && IsOfIds(source) != IsOfIds(held_out)) {
     return absl::InvalidArgumentError(
         absl::StrCat("corpus ", source, ", evaluated on ", held_out,
                      ": one is text and the other token ids, which mean nothing to each other"));
   }
   if (!held_out.empty()) {
-    absl::StatusOr<CorpusTokens> evaluated = Read(held_out, vocab, Part::kWhole);
-    if (!evaluated.ok()) return evaluated.status();
-    tokens->held_out = std::move(evaluated->train);
+    ASSIGN_OR_RETURN(CorpusTokens evaluated, Read(held_out, vocab, Part::kWhole));
+    tokens.held_out = std::move(evaluated.train);
   }
-  if (tokens->train.size() < 2 || tokens->held_out.size() < 2) {
+  if (tokens.train.size() < 2 || tokens.held_out.size() < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("corpus ", source, ": ", tokens->train.size(), " tokens to train on and ",
-                     tokens->held_out.size(), " held out are too few"));
+        absl::StrCat("corpus ", source, ": ", tokens.train.size(), " tokens to train on and ",
+                     tokens.held_out.size(), " held out are too few"));
   }
-  return std::make_shared<const TokenCorpus>(*std::move(tokens), vocab);
+  return std::make_shared<const TokenCorpus>(std::move(tokens), vocab);
 }
 
 }  // namespace longhaul

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "compressors/numbers/noise.h"
 #include "pp_group/data/corpus_format.h"
 
@@ -107,20 +108,18 @@ absl::StatusOr<size_t> TokenHeader(const std::string& path, std::span<const std:
 }
 
 absl::StatusOr<Piece> OpenTokens(const std::string& path, Width width, int64_t vocab) {
-  const absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
-  if (!file.ok()) return file.status();
-  const std::span<const std::byte> content = (*file)->bytes();
-  if (absl::Status s = CheckHeader(path, content, width); !s.ok()) return s;
-  const absl::StatusOr<size_t> header = TokenHeader(path, content, width);
-  if (!header.ok()) return header.status();
+  ASSIGN_OR_RETURN(const FilePtr file, MappedFile::Open("corpus", path));
+  const std::span<const std::byte> content = file->bytes();
+  RETURN_IF_ERROR(CheckHeader(path, content, width));
+  ASSIGN_OR_RETURN(const size_t header, TokenHeader(path, content, width));
   const size_t bytes = static_cast<size_t>(width);
-  if ((content.size() - *header) % bytes != 0) {
+  if ((content.size() - header) % bytes != 0) {
     return absl::InvalidArgumentError(absl::StrCat("corpus ", path, ": ", content.size(),
                                                    " bytes are no whole uint", 8 * bytes, " ids"));
   }
-  Piece piece{path, *file, *header, static_cast<int64_t>((content.size() - *header) / bytes)};
-  if (absl::Status s = CheckStatistics(path, content.subspan(*header), width); !s.ok()) return s;
-  if (absl::Status status = CheckIds(piece, width, vocab); !status.ok()) return status;
+  Piece piece{path, file, header, static_cast<int64_t>((content.size() - header) / bytes)};
+  RETURN_IF_ERROR(CheckStatistics(path, content.subspan(header), width));
+  RETURN_IF_ERROR(CheckIds(piece, width, vocab));
   return piece;
 }
 
@@ -146,46 +145,40 @@ absl::StatusOr<std::vector<std::string>> HeadersBelow(const std::string& directo
 }  // namespace
 
 absl::StatusOr<CorpusTokens> ReadText(const std::string& paths, Part part) {
-  const absl::StatusOr<std::vector<std::string>> files = Paths(paths);
-  if (!files.ok()) return files.status();
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, Paths(paths));
   std::vector<Piece> pieces;
-  for (const std::string& path : *files) {
-    absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
-    if (!file.ok()) return file.status();
-    const std::span<const std::byte> content = (*file)->bytes();
+  for (const std::string& path : files) {
+    ASSIGN_OR_RETURN(FilePtr file, MappedFile::Open("corpus", path));
+    const std::span<const std::byte> content = file->bytes();
     absl::Status status = CheckHeader(path, content, Width::kByte);
     if (status.ok()) status = CheckStatistics(path, content, Width::kByte);
     if (!status.ok()) return status;
     const auto bytes = static_cast<int64_t>(content.size());
-    pieces.push_back({path, *std::move(file), /*begin=*/0, bytes});
+    pieces.push_back({path, std::move(file), /*begin=*/0, bytes});
   }
   return Split(pieces, Width::kByte, part);
 }
 
 absl::StatusOr<CorpusTokens> ReadTokens(const std::string& paths, Width width, int64_t vocab,
                                         Part part) {
-  const absl::StatusOr<std::vector<std::string>> files = Paths(paths);
-  if (!files.ok()) return files.status();
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, Paths(paths));
   std::vector<Piece> pieces;
-  for (const std::string& path : *files) {
-    absl::StatusOr<Piece> piece = OpenTokens(path, width, vocab);
-    if (!piece.ok()) return piece.status();
-    pieces.push_back(*std::move(piece));
+  for (const std::string& path : files) {
+    ASSIGN_OR_RETURN(Piece piece, OpenTokens(path, width, vocab));
+    pieces.push_back(std::move(piece));
   }
   return Split(pieces, width, part);
 }
 
 absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory) {
-  const absl::StatusOr<std::vector<std::string>> paths = HeadersBelow(directory);
-  if (!paths.ok()) return paths.status();
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths, HeadersBelow(directory));
   CorpusTokens tokens;
-  for (const std::string& path : *paths) {
-    absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", absl::StrCat(directory, "/", path));
-    if (!file.ok()) return file.status();
-    const auto bytes = static_cast<int64_t>((*file)->bytes().size());
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(FilePtr file, MappedFile::Open("corpus", absl::StrCat(directory, "/", path)));
+    const auto bytes = static_cast<int64_t>(file->bytes().size());
     if (tokens.train.size() + tokens.held_out.size() + bytes > kHeadersLimitBytes) break;
     (IsHeldOut(path) ? tokens.held_out : tokens.train)
-        .Append(*std::move(file), /*begin=*/0, bytes, Width::kByte);
+        .Append(std::move(file), /*begin=*/0, bytes, Width::kByte);
   }
   return tokens;
 }
@@ -198,9 +191,8 @@ absl::StatusOr<std::vector<std::string>> CorpusFiles(const std::string& source) 
   if (kind != "headers") {
     return absl::InvalidArgumentError(absl::StrCat("corpus '", source, "': of no known kind"));
   }
-  absl::StatusOr<std::vector<std::string>> below = HeadersBelow(path);
-  if (!below.ok()) return below.status();
-  for (std::string& file : *below) file = absl::StrCat(path, "/", file);
+  ASSIGN_OR_RETURN(std::vector<std::string> below, HeadersBelow(path));
+  for (std::string& file : below) file = absl::StrCat(path, "/", file);
   return below;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace longhaul {
 namespace {
@@ -298,13 +299,13 @@ absl::Status CheckHeader(const std::string& path, std::span<const std::byte> con
     return Is(path, "a file of weights (safetensors)",
               "name a file of text or of token ids; weights are model.init's");
   }
-  if (absl::Status s = CheckNumpy(path, text); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckNumpy(path, text));
   if (IsJsonLines(text)) {
     return Is(path, "JSON lines, whose braces and keys would be trained on too",
               "`longhaul import text NAME=FILE ..` takes the text of each line");
   }
   if (IsPickle(text)) return Is(path, "a pickled Python object", kWriteIds);
-  if (absl::Status s = CheckMegatron(path, text, width); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckMegatron(path, text, width));
   return CheckTrainers(path, content, width);
 }
 

@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/device_check.h"
 #include "pp_group/memory/memory_limit.h"
@@ -35,10 +36,9 @@ absl::StatusOr<std::string> LimitGpuMemory(int gpu, int64_t bytes) {
                      .knows_fraction = known.count("per_process_memory_fraction") != 0,
                      .settings = UserSettings()});
   if (limit.settings.empty()) return limit.said;
-  const absl::Status told =
+  RETURN_IF_ERROR(
       StatusFromTorch(absl::StrCat("limit the memory of cuda:", gpu, " by '", limit.settings, "'"),
-                      [&] { c10::CachingAllocator::setAllocatorSettings(limit.settings); });
-  if (!told.ok()) return told;
+                      [&] { c10::CachingAllocator::setAllocatorSettings(limit.settings); }));
   return limit.said;
 }
 

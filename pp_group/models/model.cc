@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "pp_group/device_check.h"
 #include "pp_group/engines/aten/stage.h"
 #include "pp_group/engines/cpu/gpt_stage.h"
@@ -129,7 +130,7 @@ absl::StatusOr<std::string> EngineOf(const ModelSpec& model, const ComputeSpec& 
 }
 
 absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute) {
-  if (absl::Status status = CheckNumbers(model); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckNumbers(model));
   if (absl::StatusOr<std::string> engine = EngineOf(model, compute); !engine.ok()) {
     return engine.status();
   }

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/outer/algorithm.h"
 #include "pp_group/outer/diloco.h"
 #include "pp_group/outer/outer_rules.h"
@@ -35,7 +36,7 @@ std::vector<std::pair<std::string, at::Tensor>> OuterAlgorithm::Tensors(int64_t)
 
 absl::StatusOr<std::unique_ptr<OuterAlgorithm>> NewOuterAlgorithm(const OuterSpec& spec,
                                                                   OuterRank rank) {
-  if (absl::Status known = CheckOuterName(spec.algorithm); !known.ok()) return known;
+  RETURN_IF_ERROR(CheckOuterName(spec.algorithm));
   const OuterRule& rule = *FindOuterRule(spec.algorithm);
   if (rule.crosses == OuterRule::Crosses::kGradients) {
     return NewDataParallel(spec, std::move(rank));

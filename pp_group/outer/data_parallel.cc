@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 #include "pp_group/optimizer/adamw.h"
 #include "pp_group/outer/algorithm.h"
 #include "pp_group/outer/outer_rules.h"
@@ -63,9 +64,9 @@ class DataParallel : public OuterAlgorithm {
     rank.place.earlier = CodecsOf(spec);
     rank.place.earlier.pop_back();
     if (!average->spread_.empty()) average->parts_ = at::empty({elements}, at::kFloat);
-    auto exchange = GroupAverage::Create(spec.codec, std::move(rank.place), elements);
-    if (!exchange.ok()) return exchange.status();
-    average->exchange_ = *std::move(exchange);
+    ASSIGN_OR_RETURN(auto exchange,
+                     GroupAverage::Create(spec.codec, std::move(rank.place), elements));
+    average->exchange_ = std::move(exchange);
     return average;
   }
 
@@ -87,12 +88,11 @@ class DataParallel : public OuterAlgorithm {
       if (average.ok()) gradients.copy_(*average);
       return average.status();
     }
-    const absl::StatusOr<at::Tensor> average = exchange_->Finish(parts_);
-    if (!average.ok()) return average.status();
+    ASSIGN_OR_RETURN(const at::Tensor average, exchange_->Finish(parts_));
     int64_t at = 0;
     for (const FlatRange& range : shared_) {
       const at::Tensor part = Part(gradients, range);
-      part.copy_(average->narrow(0, at, part.numel()));
+      part.copy_(average.narrow(0, at, part.numel()));
       at += part.numel();
     }
     for (const FlatRange& range : spread_) Part(gradients, range).div_(groups_);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/kernels/kernels.h"
 
 namespace longhaul {
@@ -30,11 +31,11 @@ absl::StatusOr<std::unique_ptr<Diloco>> Diloco::Create(const OuterSpec& spec, Ou
     place.parts = fragment.parts;
     place.fragment += static_cast<int64_t>(diloco->parts_.size());
     place.over_senders = spec.mean == "senders";
-    auto exchange = GroupAverage::Create(spec.codec, std::move(place), fragment.elements);
-    if (!exchange.ok()) return exchange.status();
+    ASSIGN_OR_RETURN(auto exchange,
+                     GroupAverage::Create(spec.codec, std::move(place), fragment.elements));
     const int64_t n = fragment.elements;
     diloco->parts_.push_back({.fragment = std::move(fragment),
-                              .exchange = *std::move(exchange),
+                              .exchange = std::move(exchange),
                               .delta = at::empty({n}, at::kFloat),
                               .left_out = at::zeros({groups}, at::kFloat)});
   }
@@ -56,14 +57,13 @@ absl::Status Diloco::Encode(const OuterExchange& exchange) {
 
 absl::StatusOr<std::vector<double>> Diloco::SquaredNorms(int64_t fragment) {
   Part& part = At(fragment);
-  if (absl::Status status = part.exchange->Receive(); !status.ok()) return status;
+  RETURN_IF_ERROR(part.exchange->Receive());
   return part.exchange->SquaredNorms(part.delta);
 }
 
 absl::Status Diloco::Average(int64_t fragment, const std::vector<bool>& left_out) {
   Part& part = At(fragment);
-  const absl::StatusOr<at::Tensor> average = part.exchange->Average(part.delta, left_out);
-  if (!average.ok()) return average.status();
+  ASSIGN_OR_RETURN(const at::Tensor average, part.exchange->Average(part.delta, left_out));
   for (size_t i = 0; i < left_out.size(); ++i) {
     part.left_out.data_ptr<float>()[i] = left_out[i] ? 1.0f : 0.0f;
   }

@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/status_macros.h"
 #include "pp_group/outer/diloco.h"
 
 namespace longhaul {
@@ -35,15 +36,14 @@ class Eager : public OuterAlgorithm {
     eager->momentum_ = at::zeros_like(eager->theta_);
     eager->last_ = at::zeros_like(eager->theta_);
     rank.host_parameters = eager->behind_;
-    auto shared = Diloco::Create(spec, std::move(rank));
-    if (!shared.ok()) return shared.status();
-    eager->shared_ = *std::move(shared);
+    ASSIGN_OR_RETURN(auto shared, Diloco::Create(spec, std::move(rank)));
+    eager->shared_ = std::move(shared);
     return eager;
   }
 
   absl::Status Encode(const OuterExchange& e) override {
     at::sub_out(behind_, theta_, ahead_);
-    if (absl::Status s = shared_->Encode(e); !s.ok()) return s;
+    RETURN_IF_ERROR(shared_->Encode(e));
     const at::Tensor delta = shared_->theta_start() - behind_;
     const at::Tensor own = (delta - last_).div_(groups_);
     last_.copy_(delta);
@@ -61,7 +61,7 @@ class Eager : public OuterAlgorithm {
     return shared_->Average(fragment, left_out);
   }
   absl::Status Apply(const OuterExchange& e) override {
-    if (absl::Status s = shared_->Apply(e); !s.ok()) return s;
+    RETURN_IF_ERROR(shared_->Apply(e));
     const std::vector<int>& members = shared_->exchange().members();
     const auto place = std::find(members.begin(), members.end(), group_) - members.begin();
     if (e.begun == plan_.steps() || left_out(0)[static_cast<size_t>(place)]) {

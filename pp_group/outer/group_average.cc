@@ -11,6 +11,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "compressors/numbers/noise.h"
 #include "compressors/saved_state.h"
@@ -98,10 +99,9 @@ absl::StatusOr<std::unique_ptr<GroupAverage>> GroupAverage::Create(const std::st
   for (const CodecUntil& earlier : place.earlier) names.push_back(earlier.codec);
   names.push_back(codec);
   for (const std::string& name : names) {
-    absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(name);
-    if (!made.ok()) return made.status();
-    if (absl::Status status = CheckOuterCodec(**made); !status.ok()) return status;
-    average->codecs_.push_back(*std::move(made));
+    ASSIGN_OR_RETURN(std::shared_ptr<const Codec> made, MakeCodec(name));
+    RETURN_IF_ERROR(CheckOuterCodec(*made));
+    average->codecs_.push_back(std::move(made));
   }
   std::vector<int> all(static_cast<size_t>(place.groups));
   std::iota(all.begin(), all.end(), 0);
@@ -168,18 +168,16 @@ std::vector<std::byte> GroupAverage::SaveCodecState() const {
 
 absl::StatusOr<GroupAverage::PartState> GroupAverage::ParseState(
     const FramePart& part, std::span<const std::byte> saved) const {
-  const absl::StatusOr<SavedState> parsed = ParseSavedState(saved);
-  if (!parsed.ok()) return parsed.status();
-  if (!(parsed->shape == ShapeOf(part))) {
-    return absl::InvalidArgumentError(absl::StrCat("saved state of ", parsed->shape.elements(),
+  ASSIGN_OR_RETURN(const SavedState parsed, ParseSavedState(saved));
+  if (!(parsed.shape == ShapeOf(part))) {
+    return absl::InvalidArgumentError(absl::StrCat("saved state of ", parsed.shape.elements(),
                                                    " elements, this stage has ", part.elements()));
   }
   const auto of = std::find_if(codecs_.begin(), codecs_.end(),
-                               [&](const auto& codec) { return codec->name() == parsed->codec; });
+                               [&](const auto& codec) { return codec->name() == parsed.codec; });
   PartState own{of == codecs_.end() ? codecs_.back() : *of, nullptr};
-  auto state = RestoreState(*own.codec, *parsed);
-  if (!state.ok()) return state.status();
-  own.state = *std::move(state);
+  ASSIGN_OR_RETURN(auto state, RestoreState(*own.codec, parsed));
+  own.state = std::move(state);
   return own;
 }
 
@@ -208,9 +206,8 @@ absl::StatusOr<GroupAverage::CodecStates> GroupAverage::ParseCodecState(
       own = saved.first(length);
       saved = saved.subspan(length);
     }
-    auto state = ParseState(place_.parts[i], own);
-    if (!state.ok()) return state.status();
-    states[i] = *std::move(state);
+    ASSIGN_OR_RETURN(auto state, ParseState(place_.parts[i], own));
+    states[i] = std::move(state);
   }
   if (states.size() > 1 && !saved.empty()) {
     return absl::DataLossError(absl::StrCat("saved states of more than ", states.size(), " parts"));
@@ -252,11 +249,10 @@ absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
                   static_cast<uint64_t>(noise_group)});
     const int64_t begin = FrameBegins(LengthsOf(own_lengths_))[i];
     frame.narrow(0, end, begin - end).zero_();
-    absl::StatusOr<size_t> encoded =
-        codec_->Encode(WholeOf(values), noise, states_[i].state.get(),
-                       BytesOf(frame).subspan(static_cast<size_t>(begin)));
-    if (!encoded.ok()) return encoded.status();
-    lengths[i] = static_cast<int64_t>(*encoded);
+    ASSIGN_OR_RETURN(size_t encoded,
+                     codec_->Encode(WholeOf(values), noise, states_[i].state.get(),
+                                    BytesOf(frame).subspan(static_cast<size_t>(begin))));
+    lengths[i] = static_cast<int64_t>(encoded);
     end = begin + lengths[i];
   }
   const int64_t all = FrameBegins(LengthsOf(own_lengths_)).back();
@@ -295,7 +291,7 @@ void GroupAverage::Send() {
 }
 
 absl::Status GroupAverage::Begin(int64_t step, const at::Tensor& own) {
-  if (absl::Status status = Encode(step, own); !status.ok()) return status;
+  RETURN_IF_ERROR(Encode(step, own));
   Send();
   return absl::OkStatus();
 }
@@ -324,7 +320,7 @@ absl::Status GroupAverage::ReceiveFrame(size_t member) {
 absl::Status GroupAverage::Advance() {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i] == place_.group || frame_posted_[i] || !received_[i]->isCompleted()) continue;
-    if (absl::Status status = ReceiveFrame(i); !status.ok()) return status;
+    RETURN_IF_ERROR(ReceiveFrame(i));
   }
   return absl::OkStatus();
 }
@@ -332,7 +328,7 @@ absl::Status GroupAverage::Advance() {
 absl::Status GroupAverage::Receive() {
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i] == place_.group || frame_posted_[i]) continue;
-    if (absl::Status status = ReceiveFrame(i); !status.ok()) return status;
+    RETURN_IF_ERROR(ReceiveFrame(i));
   }
   for (WorkPtr& work : received_) WaitAndReset(&work);
   for (WorkPtr& work : sent_) WaitAndReset(&work);
@@ -377,7 +373,7 @@ absl::Status GroupAverage::Sum(const at::Tensor& scratch, const std::vector<bool
     if (place_.over_senders) senders_ = at::zeros_like(average_);
     for (size_t i = 0; i < members_.size(); ++i) {
       if (left_out[i]) continue;
-      if (absl::Status status = AddMember(i, scratch, &norms[i]); !status.ok()) return status;
+      RETURN_IF_ERROR(AddMember(i, scratch, &norms[i]));
     }
     if (place_.sums != nullptr) {
       place_.sums->by_fragment_[place_.fragment] = {this,    members_, left_out,
@@ -407,8 +403,7 @@ bool GroupAverage::TakeSum(const std::vector<bool>& left_out, std::vector<double
 
 absl::StatusOr<std::vector<double>> GroupAverage::SquaredNorms(const at::Tensor& scratch) {
   std::vector<double> norms(members_.size(), 0);
-  absl::Status status = Sum(scratch, std::vector<bool>(members_.size(), false), &norms);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Sum(scratch, std::vector<bool>(members_.size(), false), &norms));
   return norms;
 }
 
@@ -416,7 +411,7 @@ absl::StatusOr<at::Tensor> GroupAverage::Average(const at::Tensor& scratch,
                                                  const std::vector<bool>& left_out) {
   const auto out = std::count(left_out.begin(), left_out.end(), true);
   if (out > 0) {
-    if (absl::Status status = Sum(scratch, left_out, nullptr); !status.ok()) return status;
+    RETURN_IF_ERROR(Sum(scratch, left_out, nullptr));
   }
   Divide(static_cast<int64_t>(members_.size()) - out);
   return average_;
@@ -432,9 +427,9 @@ void GroupAverage::Divide(int64_t members) {
 }
 
 absl::StatusOr<at::Tensor> GroupAverage::Finish(const at::Tensor& scratch) {
-  if (absl::Status status = Receive(); !status.ok()) return status;
+  RETURN_IF_ERROR(Receive());
   const std::vector<bool> nobody(members_.size(), false);
-  if (absl::Status status = Sum(scratch, nobody, nullptr); !status.ok()) return status;
+  RETURN_IF_ERROR(Sum(scratch, nobody, nullptr));
   return Average(scratch, nobody);
 }
 

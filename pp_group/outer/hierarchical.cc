@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/outer/diloco.h"
 
 namespace longhaul {
@@ -31,9 +32,8 @@ class Hierarchical : public OuterAlgorithm {
         place.place.noise_group =
             rank.place.group / static_cast<int>(spec.cluster_groups.value_or(1));
       }
-      auto made = Diloco::Create(own, std::move(place));
-      if (!made.ok()) return made.status();
-      all->levels_.push_back(*std::move(made));
+      ASSIGN_OR_RETURN(auto made, Diloco::Create(own, std::move(place)));
+      all->levels_.push_back(std::move(made));
     }
     return all;
   }
@@ -46,7 +46,7 @@ class Hierarchical : public OuterAlgorithm {
     return At(level).Average(0, left_out);
   }
   absl::Status Apply(const OuterExchange& e) override {
-    if (absl::Status s = At(e.fragment).Apply(OfOne(e)); !s.ok()) return s;
+    RETURN_IF_ERROR(At(e.fragment).Apply(OfOne(e)));
     if (e.fragment == 1) At(0).Restart();
     return absl::OkStatus();
   }

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/status_macros.h"
 #include "pp_group/outer/algorithm.h"
 
 namespace longhaul {
@@ -31,10 +32,9 @@ class Noloco : public OuterAlgorithm {
     noloco->momentum_ = at::zeros_like(rank.host_parameters);
     noloco->scratch_ = at::empty_like(rank.host_parameters);
     rank.place.parts = FrameParts(rank.stage->layout());
-    auto exchange =
-        GroupAverage::Create(spec.codec, std::move(rank.place), rank.host_parameters.numel());
-    if (!exchange.ok()) return exchange.status();
-    noloco->exchange_ = *std::move(exchange);
+    ASSIGN_OR_RETURN(auto exchange, GroupAverage::Create(spec.codec, std::move(rank.place),
+                                                         rank.host_parameters.numel()));
+    noloco->exchange_ = std::move(exchange);
     return noloco;
   }
 
@@ -42,7 +42,7 @@ class Noloco : public OuterAlgorithm {
     return exchange_->Encode(e.begun, theta_);
   }
   absl::StatusOr<std::vector<double>> SquaredNorms(int64_t) override {
-    if (absl::Status status = exchange_->Receive(); !status.ok()) return status;
+    RETURN_IF_ERROR(exchange_->Receive());
     return exchange_->SquaredNorms(scratch_);
   }
   absl::Status Average(int64_t, const std::vector<bool>& left_out) override {

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/outer/poison.h"
 #include "pp_group/train_spec.h"
@@ -30,12 +31,12 @@ absl::Status OuterRound::OnAll(int64_t step, First begin, Second finish) {
   const OuterExchange gradients{.begun = step, .applied = step, .fragment = 0};
   for (auto& state : ranks_) {
     const absl::Duration start = now_();
-    if (absl::Status status = begin(*state); !status.ok()) return status;
+    RETURN_IF_ERROR(begin(*state));
     Count(*state, start, kWork, "encode and send gradients", gradients);
   }
   for (auto& state : ranks_) {
     const absl::Duration start = now_();
-    if (absl::Status status = finish(*state); !status.ok()) return status;
+    RETURN_IF_ERROR(finish(*state));
     Count(*state, start, kWaits, "receive and decode gradients", gradients);
     state->report.outer_synced = true;
     state->report.outer_bytes_sent = state->outer->exchange().bytes_sent();
@@ -65,20 +66,20 @@ absl::Status OuterRound::Run(int64_t step) {
   std::vector<OuterExchange> due = plan_.AppliedAfter(step);
   std::erase_if(due, [step](const OuterExchange& e) { return e.begun == step; });
   for (const OuterExchange& e : due) {
-    if (absl::Status status = Average(e); !status.ok()) return status;
+    RETURN_IF_ERROR(Average(e));
   }
   for (const OuterExchange& e : plan_.BegunAfter(step)) {
     // What is begun is what the inner steps have done, from the start that they had; only then does
     // an earlier average move that start.
-    if (absl::Status status = Begin(e); !status.ok()) return status;
+    RETURN_IF_ERROR(Begin(e));
     for (const OuterExchange& earlier : std::exchange(due, {})) {
-      if (absl::Status status = Apply(earlier); !status.ok()) return status;
+      RETURN_IF_ERROR(Apply(earlier));
     }
     if (e.applied > step) continue;
-    if (absl::Status status = Apply(e); !status.ok()) return status;
+    RETURN_IF_ERROR(Apply(e));
   }
   for (const OuterExchange& e : due) {
-    if (absl::Status status = Apply(e); !status.ok()) return status;
+    RETURN_IF_ERROR(Apply(e));
   }
   busy_ = nullptr;
   return absl::OkStatus();
@@ -87,8 +88,7 @@ absl::Status OuterRound::Run(int64_t step) {
 absl::Status OuterRound::Advance() {
   for (const OuterExchange& e : sent_) {
     for (auto& state : ranks_) {
-      absl::Status status = state->outer->exchange(e.fragment).Advance();
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(state->outer->exchange(e.fragment).Advance());
     }
   }
   return absl::OkStatus();
@@ -96,7 +96,7 @@ absl::Status OuterRound::Advance() {
 
 absl::Status OuterRound::Drain(int64_t step) {
   for (const OuterExchange& e : plan_.InFlightAfter(step)) {
-    if (absl::Status status = Average(e); !status.ok()) return status;
+    RETURN_IF_ERROR(Average(e));
   }
   busy_ = nullptr;
   return absl::OkStatus();
@@ -113,7 +113,7 @@ absl::Status OuterRound::Begin(const OuterExchange& e) {
     if (!plan_.all_meet()) {
       state->outer->exchange(e.fragment).Meet(plan_.MembersOf(e, state->rank.group));
     }
-    if (absl::Status status = state->outer->Encode(e); !status.ok()) return status;
+    RETURN_IF_ERROR(state->outer->Encode(e));
     if (state->outer->moves_when_begun()) state->stage->parameters().copy_(state->host_parameters);
     Count(*state, start, kWork, "encode", e);
   }
@@ -126,12 +126,11 @@ absl::Status OuterRound::MeetAndExchange(const OuterExchange& e) {
   for (int64_t attempt = 1;; ++attempt) {
     const absl::Duration start = now_();
     if (keeper_ != nullptr) {
-      const absl::StatusOr<Meeting> meeting = keeper_->Meet(e.begun);
-      if (!meeting.ok()) return meeting.status();
-      for (const Meeting::Peers& peers : meeting->peers) {
+      ASSIGN_OR_RETURN(const Meeting meeting, keeper_->Meet(e.begun));
+      for (const Meeting::Peers& peers : meeting.peers) {
         for (auto& state : ranks_) {
           if (state->rank.group != peers.group || state->rank.stage != peers.stage) continue;
-          state->outer->exchange(e.fragment).SetMembers(meeting->members, peers.backend);
+          state->outer->exchange(e.fragment).SetMembers(meeting.members, peers.backend);
         }
       }
     }
@@ -148,9 +147,8 @@ absl::Status OuterRound::MeetAndExchange(const OuterExchange& e) {
       Send(e);
       exchanged = Receive(e);
     });
-    const absl::StatusOr<bool> committed = keeper_->Commit(thrown.ok() ? exchanged : thrown);
-    if (!committed.ok()) return committed.status();
-    if (*committed) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const bool committed, keeper_->Commit(thrown.ok() ? exchanged : thrown));
+    if (committed) return absl::OkStatus();
   }
 }
 
@@ -172,13 +170,11 @@ absl::Status OuterRound::Receive(const OuterExchange& e) {
     busy_ = state.get();
     absl::Duration start = now_();
     // Apart from what is then done with it, so that waiting is told as that.
-    absl::Status received = state->outer->exchange(e.fragment).Receive();
-    if (!received.ok()) return received;
+    RETURN_IF_ERROR(state->outer->exchange(e.fragment).Receive());
     Count(*state, start, kWaits, "receive", e);
     start = now_();
-    auto squared = state->outer->SquaredNorms(e.fragment);
-    if (!squared.ok()) return squared.status();
-    squared_norms_.push_back({*std::move(squared)});
+    ASSIGN_OR_RETURN(auto squared, state->outer->SquaredNorms(e.fragment));
+    squared_norms_.push_back({std::move(squared)});
     Count(*state, start, kWork, "decode", e);
   }
   sent_.clear();
@@ -231,7 +227,7 @@ void OuterRound::GatherNormsOfStages(const OuterExchange& e) {
 absl::Status OuterRound::Average(const OuterExchange& e) {
   if (std::find(averaged_.begin(), averaged_.end(), e) != averaged_.end()) return absl::OkStatus();
   if (keeper_ == nullptr) {
-    if (absl::Status status = Receive(e); !status.ok()) return status;
+    RETURN_IF_ERROR(Receive(e));
   }
   // Not before: a stage whose exchange failed is not there to tell its norms.
   if (spec_.stages > 1 && spec_.groups > 1) GatherNormsOfStages(e);
@@ -246,7 +242,7 @@ absl::Status OuterRound::Average(const OuterExchange& e) {
                        ": NaN or Inf in the outer delta of every group that meets"));
     }
     const std::vector<bool> poisoned = PoisonedMembers(norms);
-    if (absl::Status s = state.outer->Average(e.fragment, poisoned); !s.ok()) return s;
+    RETURN_IF_ERROR(state.outer->Average(e.fragment, poisoned));
     Count(state, start, kWork, "average", e);
   }
   averaged_.push_back(e);
@@ -254,14 +250,14 @@ absl::Status OuterRound::Average(const OuterExchange& e) {
 }
 
 absl::Status OuterRound::Apply(const OuterExchange& e) {
-  if (absl::Status status = Average(e); !status.ok()) return status;
+  RETURN_IF_ERROR(Average(e));
   std::erase(averaged_, e);
   for (auto& rank : ranks_) {
     RankState& state = *rank;
     busy_ = &state;
     const absl::Duration start = now_();
     if (e.applied > e.begun) state.host_parameters.copy_(state.stage->parameters());
-    if (absl::Status status = state.outer->Apply(e); !status.ok()) return status;
+    RETURN_IF_ERROR(state.outer->Apply(e));
     state.stage->parameters().copy_(state.host_parameters);
     GroupAverage& exchange = state.outer->exchange(e.fragment);
     const std::vector<int>& members = exchange.members();

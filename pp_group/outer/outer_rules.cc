@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace longhaul {
 namespace {
@@ -249,10 +250,10 @@ absl::Status CheckLevels(const OuterSpec& spec, int64_t groups) {
 }  // namespace
 
 absl::Status CheckOuterFigures(const OuterSpec& spec, int64_t blocks, int64_t groups) {
-  if (absl::Status s = CheckOuterName(spec.algorithm); !s.ok()) return s;
-  if (absl::Status s = CheckLevels(spec, groups); !s.ok()) return s;
-  if (absl::Status s = CheckGradients(spec); !s.ok()) return s;
-  if (absl::Status s = CheckEager(spec); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckOuterName(spec.algorithm));
+  RETURN_IF_ERROR(CheckLevels(spec, groups));
+  RETURN_IF_ERROR(CheckGradients(spec));
+  RETURN_IF_ERROR(CheckEager(spec));
   const OuterRule& rule = *FindOuterRule(spec.algorithm);
   if (rule.meets == Meets::kPairs && groups < 2 && spec.inner_steps > 0) {
     return Bad("the outer algorithm '", spec.algorithm, "' with 1 group: it has nobody to meet");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace longhaul {
 namespace {
@@ -101,8 +102,8 @@ class Made {
 }  // namespace
 
 absl::Status CheckProgram(const PipelineProgram& program) {
-  if (absl::Status status = CheckActions(program); !status.ok()) return status;
-  if (absl::Status status = CheckFifo(program); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckActions(program));
+  RETURN_IF_ERROR(CheckFifo(program));
   return GlobalOrder(program).status();
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace longhaul {
 namespace {
@@ -68,7 +69,7 @@ ScheduleClock::ScheduleClock(const PipelineProgram& program, std::span<const Pip
       done_(free_s_.size()) {}
 
 absl::Status ScheduleClock::Step() {
-  if (absl::Status s = Actions(); !s.ok()) return s;
+  RETURN_IF_ERROR(Actions());
   Update();
   return absl::OkStatus();
 }
@@ -76,7 +77,7 @@ absl::Status ScheduleClock::Step() {
 absl::Status ScheduleClock::Actions() {
   for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
     if (Away(g)) continue;
-    if (absl::Status s = GroupActions(g); !s.ok()) return s;
+    RETURN_IF_ERROR(GroupActions(g));
   }
   return absl::OkStatus();
 }
@@ -245,7 +246,7 @@ size_t ScheduleClock::InputAt(const Message& m) const {
 
 absl::StatusOr<double> Makespan(const PipelineProgram& program, const PipelineCosts& costs) {
   ScheduleClock clock(program, std::span(&costs, 1));
-  if (absl::Status s = clock.Step(); !s.ok()) return s;
+  RETURN_IF_ERROR(clock.Step());
   return clock.Latest(0);
 }
 
@@ -256,7 +257,7 @@ absl::StatusOr<double> StepPeriod(const PipelineProgram& program, const Pipeline
   ScheduleClock clock(program, std::span(&costs, 1), links);
   double filled = 0;
   for (int step = 0; step < kFill + kPeriods; ++step) {
-    if (absl::Status s = clock.Step(); !s.ok()) return s;
+    RETURN_IF_ERROR(clock.Step());
     if (step + 1 == kFill) filled = clock.free_s().front();
   }
   return (clock.free_s().front() - filled) / kPeriods;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "pp_group/schedule/check.h"
 
 namespace longhaul {
@@ -117,16 +118,15 @@ absl::StatusOr<PipelineProgram> ParseScheduleCsv(std::string_view text, CsvForma
   }
   absl::StatusOr<PipelineProgram> program = Assemble(std::move(ranks));
   if (!program.ok() || !comms) return program;
-  if (absl::Status status = CheckCommunication(*program, rows); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckCommunication(*program, rows));
   return program;
 }
 
 absl::StatusOr<std::string> ScheduleCsv(const PipelineProgram& program, CsvFormat format) {
   Cells rows(program.ranks.size());
   // Down the global order: whatever blocks has its counterpart at the same place of that order.
-  const absl::StatusOr<Program> order = GlobalOrder(program);
-  if (!order.ok()) return order.status();
-  for (const Action& action : *order) {
+  ASSIGN_OR_RETURN(const Program order, GlobalOrder(program));
+  for (const Action& action : order) {
     const int rank = program.rank_of_stage[action.stage];
     rows[rank].push_back(ToString(action));
     const auto output = OutputOf(action, program.num_stages());

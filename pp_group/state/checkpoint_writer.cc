@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace longhaul {
 
 CheckpointWriter::CheckpointWriter(std::string directory, int64_t keep,
@@ -21,7 +23,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 absl::Status CheckpointWriter::Begin(std::vector<Checkpoint> checkpoints) {
-  if (absl::Status before = Finish(); !before.ok()) return before;
+  RETURN_IF_ERROR(Finish());
   {
     const absl::MutexLock lock(&mutex_);
     queued_ = std::move(checkpoints);

@@ -12,6 +12,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/c10d_status.h"
 
 namespace longhaul {
@@ -154,27 +155,25 @@ absl::Status ReceiveState(RankState* state, c10d::Backend& from, int peer) {
 
 absl::Status WriteState(const RankState& state, int place, int givers, const std::string& folder) {
   const std::string common = absl::StrCat(folder, "/", kStatePart);
-  if (absl::Status s = MakeFolder(common); !s.ok()) return s;
+  RETURN_IF_ERROR(MakeFolder(common));
   for (const Named& x : Common(state)) {
-    absl::Status s = WriteTensor(x.tensor, absl::StrCat(common, "/", x.file));
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(WriteTensor(x.tensor, absl::StrCat(common, "/", x.file)));
   }
   const std::vector<Named> moments = Moments(state);
   if (moments.empty()) return absl::OkStatus();
   const std::string own = absl::StrCat(folder, "/", MomentsPart(place));
-  if (absl::Status s = MakeFolder(own); !s.ok()) return s;
+  RETURN_IF_ERROR(MakeFolder(own));
   for (const Named& x : moments) {
     const at::Tensor slice =
         SliceOf(x.tensor, static_cast<size_t>(place), static_cast<size_t>(givers));
-    if (absl::Status s = WriteTensor(slice, absl::StrCat(own, "/", x.file)); !s.ok()) return s;
+    RETURN_IF_ERROR(WriteTensor(slice, absl::StrCat(own, "/", x.file)));
   }
   return absl::OkStatus();
 }
 
 absl::Status ReadState(const std::string& folder, const std::vector<bool>& lost, RankState* state) {
   for (const Named& x : Common(*state)) {
-    absl::Status s = ReadTensor(absl::StrCat(folder, "/", kStatePart, "/", x.file), x.tensor);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(ReadTensor(absl::StrCat(folder, "/", kStatePart, "/", x.file), x.tensor));
   }
   for (const Named& x : Moments(*state)) {
     for (size_t k = 0; k < lost.size(); ++k) {
@@ -184,8 +183,7 @@ absl::Status ReadState(const std::string& folder, const std::vector<bool>& lost,
         continue;
       }
       const std::string part = MomentsPart(static_cast<int>(k));
-      absl::Status s = ReadTensor(absl::StrCat(folder, "/", part, "/", x.file), slice);
-      if (!s.ok()) return s;
+      RETURN_IF_ERROR(ReadTensor(absl::StrCat(folder, "/", part, "/", x.file), slice));
     }
   }
   SetParametersToStart(state);

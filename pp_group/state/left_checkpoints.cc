@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "pp_group/models/model.h"
 #include "pp_group/state/reshard.h"
 
@@ -104,12 +105,11 @@ absl::StatusOr<LeftCheckpoints> LeftCheckpoints::Open(const std::string& directo
   left.step_ = step;
   left.files_.resize(1);
   left.files_[0].resize(1);
-  const auto first = left.File(0, 0);
-  if (!first.ok()) return first.status();
-  left.left_text_ = (*first)->spec;
+  ASSIGN_OR_RETURN(const auto first, left.File(0, 0));
+  left.left_text_ = first->spec;
   const std::string path = CheckpointPath(directory, 0, 0, step);
   const Fields was = FieldsOf(left.left_text_), is = FieldsOf(text);
-  if (absl::Status s = CheckSameModel(path, was, is); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSameModel(path, was, is));
   if (step > spec.steps) {
     return absl::FailedPreconditionError(absl::StrCat(
         "checkpoint ", path, " is of a later step than this run's last one, ", spec.steps));
@@ -166,15 +166,14 @@ absl::StatusOr<const Checkpoint*> LeftCheckpoints::File(int group, int stage) {
       files_[static_cast<size_t>(group)][static_cast<size_t>(stage)];
   if (file != nullptr) return file.get();
   const std::string path = CheckpointPath(directory_, group, stage, step_);
-  absl::StatusOr<Checkpoint> read = ReadCheckpoint(path);
-  if (!read.ok()) return read.status();
-  if (read->step != step_ || read->group != group || read->stage != stage ||
-      (!left_text_.empty() && read->spec != left_text_)) {
-    return absl::DataLossError(absl::StrCat("checkpoint ", path, " holds step ", read->step,
-                                            " of group ", read->group, ", stage ", read->stage,
+  ASSIGN_OR_RETURN(Checkpoint read, ReadCheckpoint(path));
+  if (read.step != step_ || read.group != group || read.stage != stage ||
+      (!left_text_.empty() && read.spec != left_text_)) {
+    return absl::DataLossError(absl::StrCat("checkpoint ", path, " holds step ", read.step,
+                                            " of group ", read.group, ", stage ", read.stage,
                                             ", or is of another run than the files beside it"));
   }
-  file = std::make_unique<Checkpoint>(*std::move(read));
+  file = std::make_unique<Checkpoint>(std::move(read));
   return file.get();
 }
 
@@ -198,9 +197,8 @@ absl::Status LeftCheckpoints::Fill(const std::string& section, int group, const 
         const RowsInBoth rows = InBoth(*at, slot);
         if (rows.elements <= 0) continue;
         if (bytes.empty()) {
-          const auto content = Values(section, from, s, was);
-          if (!content.ok()) return content.status();
-          bytes = *content;
+          ASSIGN_OR_RETURN(const auto content, Values(section, from, s, was));
+          bytes = content;
         }
         std::memcpy(flat.data() + rows.to,
                     bytes.data() + static_cast<size_t>(rows.from) * sizeof(float),
@@ -218,9 +216,8 @@ absl::Status LeftCheckpoints::Fill(const std::string& section, int group, const 
 absl::StatusOr<std::span<const std::byte>> LeftCheckpoints::Values(const std::string& section,
                                                                    int group, int stage,
                                                                    const StageLayout& layout) {
-  const auto file = File(group, stage);
-  if (!file.ok()) return file.status();
-  return (*file)->Section(section, static_cast<size_t>(layout.flat_elements) * sizeof(float));
+  ASSIGN_OR_RETURN(const auto file, File(group, stage));
+  return file->Section(section, static_cast<size_t>(layout.flat_elements) * sizeof(float));
 }
 
 absl::StatusOr<const Checkpoint*> LeftCheckpoints::SameRank(int group, int stage) {

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/state/resume.h"
 #include "pp_group/step_agreement.h"
 
@@ -41,9 +42,8 @@ absl::Status TakeTensors(LeftCheckpoints& left, const RankState& state, Taken* t
 // The memory of codecs, where it fits; told where it is left behind.
 absl::Status TakeCodecs(LeftCheckpoints& left, const RankState& state, Taken* taken,
                         std::set<std::string>* dropped) {
-  const auto same = left.SameRank(state.rank.group, state.rank.stage);
-  if (!same.ok()) return same.status();
-  const Checkpoint* file = *same;
+  ASSIGN_OR_RETURN(const auto same, left.SameRank(state.rank.group, state.rank.stage));
+  const Checkpoint* file = same;
   // Of several fragments it begins anew: an error of a moment.
   if (state.outer != nullptr) {
     const GroupAverage* const exchange = &state.outer->exchange();
@@ -73,8 +73,7 @@ absl::Status TakeCodecs(LeftCheckpoints& left, const RankState& state, Taken* ta
 
 absl::Status TakeOver(const RankState& state, Taken& taken) {
   if (!taken.channels.empty()) {
-    absl::Status s = state.rank.boundary_state->Load(taken.channels);
-    if (!s.ok()) return s;
+    RETURN_IF_ERROR(state.rank.boundary_state->Load(taken.channels));
   }
   if (!taken.outer_codec.empty())
     state.outer->exchange().SetCodecState(std::move(taken.outer_codec));
@@ -104,35 +103,33 @@ absl::StatusOr<Restored> RestoreRanks(std::span<const std::unique_ptr<RankState>
   load.try_step = [&](int64_t step) -> absl::Status {
     taken.clear();
     dropped.clear();
-    auto left = LeftCheckpoints::Open(directory, step, spec, text);
-    if (!left.ok()) return left.status();
-    changes = left->changes();
+    ASSIGN_OR_RETURN(auto left, LeftCheckpoints::Open(directory, step, spec, text));
+    changes = left.changes();
     for (const auto& state : ranks) {
       Taken& one = taken.emplace_back();
-      if (absl::Status s = TakeTensors(*left, *state, &one); !s.ok()) return s;
-      if (absl::Status s = TakeCodecs(*left, *state, &one, &dropped); !s.ok()) return s;
+      RETURN_IF_ERROR(TakeTensors(left, *state, &one));
+      RETURN_IF_ERROR(TakeCodecs(left, *state, &one, &dropped));
     }
-    if (left->groups() < spec.groups) {
+    if (left.groups() < spec.groups) {
       dropped.insert(absl::StrCat("AdamW's moments of groups that were not there: groups from ",
-                                  left->groups(), " on have group 0's"));
+                                  left.groups(), " on have group 0's"));
     }
-    if (left->groups() > spec.groups) {
+    if (left.groups() > spec.groups) {
       dropped.insert(absl::StrCat("AdamW's moments of groups from ", spec.groups, " on"));
     }
     return absl::OkStatus();
   };
   load.restore = [&]() -> absl::Status {
     for (size_t i = 0; i < ranks.size(); ++i) {
-      if (absl::Status s = TakeOver(*ranks[i], taken[i]); !s.ok()) return s;
+      RETURN_IF_ERROR(TakeOver(*ranks[i], taken[i]));
     }
     return absl::OkStatus();
   };
-  absl::StatusOr<LoadedStep> loaded = LoadNewestStep(ranks, load);
-  if (!loaded.ok()) return loaded.status();
-  return Restored{.step = loaded->step,
+  ASSIGN_OR_RETURN(LoadedStep loaded, LoadNewestStep(ranks, load));
+  return Restored{.step = loaded.step,
                   .changes = std::move(changes),
                   .dropped = {dropped.begin(), dropped.end()},
-                  .passed_over = std::move(loaded->passed_over)};
+                  .passed_over = std::move(loaded.passed_over)};
 }
 
 absl::Status CheckRestorable(const std::string& directory, const TrainSpec& spec,

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/finite.h"
 #include "pp_group/state/checkpoint.h"
 #include "pp_group/step_agreement.h"
@@ -56,9 +57,8 @@ absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
     checkpoint.sections.emplace_back(CodecSection(f), state.outer->exchange(f).SaveCodecState());
   }
   if (state.rank.boundary_state != nullptr) {
-    const absl::StatusOr<std::string> channels = state.rank.boundary_state->Save();
-    if (!channels.ok()) return channels.status();
-    const auto bytes = std::as_bytes(std::span(*channels));
+    ASSIGN_OR_RETURN(const std::string channels, state.rank.boundary_state->Save());
+    const auto bytes = std::as_bytes(std::span(channels));
     checkpoint.sections.emplace_back(kChannelSection,
                                      std::vector<std::byte>(bytes.begin(), bytes.end()));
   }
@@ -85,9 +85,8 @@ absl::Status CheckSections(const RankState& state, Loaded* loaded) {
     }
   }
   for (int64_t f = 0; f < FragmentsOf(state); ++f) {
-    const auto saved = checkpoint.Section(CodecSection(f));
-    if (!saved.ok()) return saved.status();
-    auto codec = state.outer->exchange(f).ParseCodecState(*saved);
+    ASSIGN_OR_RETURN(const auto saved, checkpoint.Section(CodecSection(f)));
+    auto codec = state.outer->exchange(f).ParseCodecState(saved);
     if (!codec.ok()) return InSection(CodecSection(f), codec.status());
     loaded->outer_codecs.push_back(*std::move(codec));
   }
@@ -97,9 +96,8 @@ absl::Status CheckSections(const RankState& state, Loaded* loaded) {
         absl::StrCat("checkpoint section '", kChannelSection,
                      "' holds what boundary channels remember, and this run's have no memory"));
   }
-  const auto channels = checkpoint.Section(kChannelSection);
-  if (!channels.ok()) return channels.status();
-  loaded->channels = {reinterpret_cast<const char*>(channels->data()), channels->size()};
+  ASSIGN_OR_RETURN(const auto channels, checkpoint.Section(kChannelSection));
+  loaded->channels = {reinterpret_cast<const char*>(channels.data()), channels.size()};
   const absl::Status status = state.rank.boundary_state->Check(loaded->channels);
   return status.ok() ? status : InSection(kChannelSection, status);
 }
@@ -114,10 +112,9 @@ absl::Status Restore(Loaded loaded, const RankState& state) {
     exchange.SetCodecState(std::move(loaded.outer_codecs[f]));
   }
   for (const auto& [name, tensor] : TensorsOf(state, loaded.checkpoint.step)) {
-    const auto bytes = loaded.checkpoint.Section(name, tensor.nbytes());
-    if (!bytes.ok()) return bytes.status();
+    ASSIGN_OR_RETURN(const auto bytes, loaded.checkpoint.Section(name, tensor.nbytes()));
     at::Tensor host = tensor.is_cpu() ? tensor : at::empty(tensor.sizes(), at::kFloat);
-    std::memcpy(host.data_ptr(), bytes->data(), bytes->size());
+    std::memcpy(host.data_ptr(), bytes.data(), bytes.size());
     tensor.copy_(host);
   }
   return absl::OkStatus();
@@ -127,20 +124,19 @@ absl::Status Restore(Loaded loaded, const RankState& state) {
 absl::StatusOr<std::unique_ptr<Loaded>> ReadFor(const std::string& directory, int64_t step,
                                                 const std::string& spec, const RankState& state) {
   const std::string path = CheckpointPath(directory, state.rank.group, state.rank.stage, step);
-  absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(path);
-  if (!checkpoint.ok()) return checkpoint.status();
-  if (checkpoint->spec != spec) {
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path));
+  if (checkpoint.spec != spec) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoint ", path, " is of another run: ", FirstDifference(checkpoint->spec, spec)));
+        "checkpoint ", path, " is of another run: ", FirstDifference(checkpoint.spec, spec)));
   }
-  if (checkpoint->step != step || checkpoint->group != state.rank.group ||
-      checkpoint->stage != state.rank.stage) {
-    return absl::DataLossError(absl::StrCat("checkpoint ", path, " holds step ", checkpoint->step,
-                                            " of group ", checkpoint->group, ", stage ",
-                                            checkpoint->stage, ": renamed?"));
+  if (checkpoint.step != step || checkpoint.group != state.rank.group ||
+      checkpoint.stage != state.rank.stage) {
+    return absl::DataLossError(absl::StrCat("checkpoint ", path, " holds step ", checkpoint.step,
+                                            " of group ", checkpoint.group, ", stage ",
+                                            checkpoint.stage, ": renamed?"));
   }
   auto loaded = std::make_unique<Loaded>();
-  loaded->checkpoint = *std::move(checkpoint);
+  loaded->checkpoint = std::move(checkpoint);
   if (absl::Status status = CheckSections(state, loaded.get()); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
   }
@@ -153,9 +149,8 @@ absl::StatusOr<std::vector<Checkpoint>> CheckpointsOf(
     std::span<const std::unique_ptr<RankState>> ranks, int64_t step, const std::string& spec) {
   std::vector<Checkpoint> checkpoints;
   for (const auto& state : ranks) {
-    absl::StatusOr<Checkpoint> checkpoint = CheckpointOf(*state, step, spec);
-    if (!checkpoint.ok()) return checkpoint.status();
-    checkpoints.push_back(*std::move(checkpoint));
+    ASSIGN_OR_RETURN(Checkpoint checkpoint, CheckpointOf(*state, step, spec));
+    checkpoints.push_back(std::move(checkpoint));
   }
   return checkpoints;
 }
@@ -176,15 +171,14 @@ absl::StatusOr<LoadedStep> LoadRanks(std::span<const std::unique_ptr<RankState>>
   load.try_step = [&](int64_t step) -> absl::Status {
     tried.clear();
     for (const auto& state : ranks) {
-      absl::StatusOr<std::unique_ptr<Loaded>> loaded = ReadFor(directory, step, spec, *state);
-      if (!loaded.ok()) return loaded.status();
-      tried.push_back(*std::move(loaded));
+      ASSIGN_OR_RETURN(std::unique_ptr<Loaded> loaded, ReadFor(directory, step, spec, *state));
+      tried.push_back(std::move(loaded));
     }
     return absl::OkStatus();
   };
   load.restore = [&]() -> absl::Status {
     for (size_t i = 0; i < ranks.size(); ++i) {
-      if (absl::Status s = Restore(std::move(*tried[i]), *ranks[i]); !s.ok()) return s;
+      RETURN_IF_ERROR(Restore(std::move(*tried[i]), *ranks[i]));
     }
     return absl::OkStatus();
   };

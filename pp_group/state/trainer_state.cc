@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/outer/outer_round.h"
@@ -60,21 +61,19 @@ absl::Status Trainer::AddGroup(std::vector<LocalRank> ranks, const std::vector<i
       return absl::FailedPreconditionError(absl::StrCat(
           "group ", rank.group, ": no group is left that it could take its state from"));
     }
-    absl::StatusOr<std::unique_ptr<RankState>> state = NewState(rank);
-    if (!state.ok()) return state.status();
+    ASSIGN_OR_RETURN(std::unique_ptr<RankState> state, NewState(rank));
     if (givers.empty()) {
-      CopyState(*holder, state->get());
-    } else if (!CopyStateOfAll(GiversOf(rank.stage, givers, lost), state->get())) {
+      CopyState(*holder, state.get());
+    } else if (!CopyStateOfAll(GiversOf(rank.stage, givers, lost), state.get())) {
       return absl::UnavailableError(absl::StrCat(
           "group ", rank.group, ": all groups were lost while they handed their state over"));
     }
-    fresh.push_back(*std::move(state));
+    fresh.push_back(std::move(state));
   }
-  const absl::Status joined = StatusFromTorch(
-      "build the pipelines", [&] { JoinStages(spec_, program_, &now_, subspace_.get(), fresh); });
-  if (!joined.ok()) return joined;
+  RETURN_IF_ERROR(StatusFromTorch(
+      "build the pipelines", [&] { JoinStages(spec_, program_, &now_, subspace_.get(), fresh); }));
   if (!givers.empty()) {
-    if (absl::Status s = CopyTiedMoments(fresh); !s.ok()) return s;
+    RETURN_IF_ERROR(CopyTiedMoments(fresh));
   }
   for (auto& state : fresh) ranks_.push_back(std::move(state));
   SortRanks();
@@ -88,8 +87,7 @@ absl::Status Trainer::GiveState(int stage, c10d::Backend& to, int peer) {
 }
 
 absl::Status Trainer::TakeState(int64_t step, c10d::Backend& from, int peer) {
-  const absl::Status taken = ReceiveState(ranks_.front().get(), from, peer);
-  if (!taken.ok()) return taken;
+  RETURN_IF_ERROR(ReceiveState(ranks_.front().get(), from, peer));
   step_ = step;
   return absl::OkStatus();
 }
@@ -106,9 +104,8 @@ absl::Status Trainer::WriteState(int stage, int place, int givers, const std::st
 absl::Status Trainer::ReadState(int64_t step, const std::vector<bool>& lost,
                                 const std::string& folder) {
   absl::Status read;
-  const absl::Status torch = StatusFromTorch(
-      "read the state", [&] { read = longhaul::ReadState(folder, lost, ranks_.front().get()); });
-  if (!torch.ok()) return torch;
+  RETURN_IF_ERROR(StatusFromTorch(
+      "read the state", [&] { read = longhaul::ReadState(folder, lost, ranks_.front().get()); }));
   if (read.ok()) read = CopyTiedMoments(ranks_);
   if (read.ok()) step_ = step;
   return read;
@@ -121,17 +118,16 @@ void Trainer::Poison(int group, double factor) {
 }
 
 absl::StatusOr<std::vector<Checkpoint>> Trainer::Snapshot() {
-  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
-  absl::Status drained = Guarded([&] { return outer_round_->Drain(step_); });
-  if (!drained.ok()) return drained;
-  if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
+  RETURN_IF_ERROR(CheckTrains("no checkpoint"));
+  RETURN_IF_ERROR(Guarded([&] { return outer_round_->Drain(step_); }));
+  RETURN_IF_ERROR(FinishSends());
   return CheckpointsOf(ranks_, step_, CanonicalText(spec_, *corpus_));
 }
 
 absl::Status Trainer::LoadCheckpoint(const std::string& directory,
                                      std::vector<std::string>* passed_over) {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUsable());
+  RETURN_IF_ERROR(CheckTrains("no checkpoint"));
   absl::StatusOr<LoadedStep> loaded;
   // Only an exception spends the trainer: a file that cannot be loaded has changed nothing.
   absl::Status status = Guarded([&] {
@@ -149,8 +145,8 @@ absl::Status Trainer::LoadCheckpoint(const std::string& directory,
 }
 
 absl::StatusOr<Restored> Trainer::RestoreFrom(const std::string& directory) {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckUsable());
+  RETURN_IF_ERROR(CheckTrains("no checkpoint"));
   absl::StatusOr<Restored> restored;
   absl::Status status = Guarded([&] {
     busy_ = nullptr;
@@ -166,10 +162,9 @@ absl::StatusOr<Restored> Trainer::RestoreFrom(const std::string& directory) {
 }
 
 absl::Status Trainer::SaveCheckpoint(const std::string& directory) {
-  const absl::StatusOr<std::vector<Checkpoint>> checkpoints = Snapshot();
-  if (!checkpoints.ok()) return checkpoints.status();
-  for (const Checkpoint& checkpoint : *checkpoints) {
-    if (absl::Status s = WriteCheckpoint(directory, checkpoint); !s.ok()) return s;
+  ASSIGN_OR_RETURN(const std::vector<Checkpoint> checkpoints, Snapshot());
+  for (const Checkpoint& checkpoint : checkpoints) {
+    RETURN_IF_ERROR(WriteCheckpoint(directory, checkpoint));
   }
   return absl::OkStatus();
 }

@@ -51,7 +51,7 @@ _NAMES = {
     "activation_tag": "pipelining", "gradient_tag": "pipelining",
     "isend_decoded": "sends", "send_decoded": "sends",
     "Refused": "refusal",
-    "log": "telling",
+    "log": "run_log",
 }
 __all__ = sorted(_NAMES)
 

@@ -13,7 +13,7 @@ no backward pass follows, crosses exact: a held-out loss is then of the weights 
 import os
 import sys
 
-from longhaul import pipelining, telling
+from longhaul import pipelining, run_log
 from longhaul.options import Options
 
 _FORWARD, _BACKWARD, _OUTER = "LONGHAUL_FORWARD", "LONGHAUL_BACKWARD", "LONGHAUL_OUTER_CODEC"
@@ -43,7 +43,7 @@ def options(**fields):
 
 
 def _say(used):
-    telling.used(used)
+    run_log.log_environment(used)
     if os.environ.get("RANK", "0") == "0":
         words = ", ".join(f"{name}={value}" for name, value in sorted(used.items()))
         print(f"longhaul: codecs from the environment: {words}", file=sys.stderr, flush=True)

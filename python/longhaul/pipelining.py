@@ -46,12 +46,12 @@ def name_kinds_of_stages():
     A program that has no pipeline does not import it here: that takes seconds, most of what a group
     takes to be made."""
     if _STAGES in sys.modules:
-        _teach(sys.modules[_STAGES])
-    elif not any(isinstance(finder, _TaughtWhenImported) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _TaughtWhenImported())
+        _patch_stages(sys.modules[_STAGES])
+    elif not any(isinstance(finder, _PatchOnImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _PatchOnImport())
 
 
-class _TaughtWhenImported:
+class _PatchOnImport:
     """Finds the module of the stages as ever, and teaches them once it is there."""
 
     def find_spec(self, name, path, target=None):
@@ -60,11 +60,11 @@ class _TaughtWhenImported:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None:
             execute = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (execute(module), _teach(module))
+            spec.loader.exec_module = lambda module: (execute(module), _patch_stages(module))
         return spec
 
 
-def _teach(stages):
+def _patch_stages(stages):
     base = getattr(stages, "_PipelineStageBase", None)
     if base is None:
         raise _unknown_torch("it has no _PipelineStageBase")

@@ -7,7 +7,7 @@ extension module is loaded when the first group is made, so it starts no thread 
 import importlib
 import pathlib
 
-from longhaul import environment, inheritance, pipelining, stores, telling
+from longhaul import environment, inheritance, pipelining, run_log, stores
 from longhaul.options import Options
 
 _NAME = "longhaul"
@@ -58,7 +58,7 @@ def _create(dist_options, options):
         dist_options.store, dist_options.group_rank, dist_options.group_size, native
     )
     inheritance.note(dist_options.group_id, given)
-    telling.watch(backend, dist_options.global_ranks_in_group)
+    run_log.log_on_exit(backend, dist_options.global_ranks_in_group)
     return backend
 
 

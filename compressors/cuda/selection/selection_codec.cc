@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "base/status_macros.h"
 #include "compressors/cuda/families.h"
 #include "compressors/cuda/selection/selection_launch.h"
 #include "compressors/cuda/team/slot.h"
@@ -97,8 +98,8 @@ SelectionRun DeviceSelectionCodec::RunOf(Shape shape, std::byte* x, const Places
 
 absl::Status DeviceSelectionCodec::EnqueueEncode(ConstTensor x, uint64_t seed,
                                                  const DeviceSlot& slot, CudaStream stream) const {
-  if (absl::Status s = CheckEncodeArguments(name(), x, 0, 0); !s.ok()) return s;
-  if (absl::Status s = CheckSlot(name(), Needs(x.shape, x.dtype), slot); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckEncodeArguments(name(), x, 0, 0));
+  RETURN_IF_ERROR(CheckSlot(name(), Needs(x.shape, x.dtype), slot));
   const Places places = PlacesOf(x.shape, x.dtype);
   // The kernels of encoding do not write through x.
   auto* values = static_cast<std::byte*>(const_cast<void*>(x.values));
@@ -158,9 +159,8 @@ absl::Status DeviceSelectionCodec::OpenIndices(std::span<const std::byte> frame,
                                                FrameHeader& header,
                                                std::span<const std::byte>& values,
                                                std::byte* indices) const {
-  const auto opened = OpenFrame(name(), id(), frame, shape, kFlagIndexMask);
-  if (!opened.ok()) return opened.status();
-  header = *opened;
+  ASSIGN_OR_RETURN(const auto opened, OpenFrame(name(), id(), frame, shape, kFlagIndexMask));
+  header = opened;
   if (header.block != form_.spec.chunk || header.param0 != form_.spec.kept ||
       header.value_codec != values_->id()) {
     return absl::InvalidArgumentError(fmt::format("{}: frame of {} of {} with value codec 0x{:02x}",
@@ -199,9 +199,9 @@ absl::Status DeviceSelectionCodec::EnqueueDecode(std::span<const std::byte> fram
   const Places places = PlacesOf(x.shape, DType::kF32);
   const SlotBytes needs = {kFrameHeaderBytes + places.index_bytes,
                            places.device_inner + places.inner.device};
-  if (absl::Status s = CheckSlot(name(), needs, slot); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckSlot(name(), needs, slot));
   std::byte* indices = slot.host + kFrameHeaderBytes;
-  if (absl::Status s = OpenIndices(frame, x.shape, header, values, indices); !s.ok()) return s;
+  RETURN_IF_ERROR(OpenIndices(frame, x.shape, header, values, indices));
 
   const SelectionRun run = RunOf(x.shape, static_cast<std::byte*>(x.values), places, slot.device);
   const Tensor kept = {run.values, DType::kF32, {1, places.kept}};

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "compressors/catalog.h"
 #include "plugin/core/coding.h"
 
@@ -74,11 +75,10 @@ class Lane {
   // Its stream, behind `event`.
   absl::StatusOr<CudaStream> Behind(void* event) {
     if (stream_ == nullptr) {
-      const absl::StatusOr<CudaStream> made = runtime_->NewStream();
-      if (!made.ok()) return made.status();
-      stream_ = *made;
+      ASSIGN_OR_RETURN(const CudaStream made, runtime_->NewStream());
+      stream_ = made;
     }
-    if (absl::Status s = runtime_->After(stream_, event); !s.ok()) return s;
+    RETURN_IF_ERROR(runtime_->After(stream_, event));
     return stream_;
   }
 
@@ -177,9 +177,8 @@ absl::StatusOr<CudaStream> DeviceCoder::Device::Behind(Lane& lane, void* event, 
 }
 
 absl::Status DeviceCoder::Device::Await(CudaStream stream, Idle& idle) {
-  const absl::StatusOr<absl::Duration> busy = runtime_->Await(stream);
-  if (!busy.ok()) return busy.status();
-  idle.time += std::max(absl::ZeroDuration(), clock_->Now() - idle.enqueued - *busy);
+  ASSIGN_OR_RETURN(const absl::Duration busy, runtime_->Await(stream));
+  idle.time += std::max(absl::ZeroDuration(), clock_->Now() - idle.enqueued - busy);
   return absl::OkStatus();
 }
 
@@ -235,17 +234,15 @@ absl::Status DeviceCoder::Device::EncodeOn(Lane& lane, const EncodeJob& job, Enc
   const absl::StatusOr<std::byte*> device = lane.device.AtLeast(needs.device);
   if (!device.ok()) return device.status();
   const DeviceSlot slot{*host, needs.host, *device, needs.device};
-  const absl::StatusOr<CudaStream> stream = Behind(lane, job.after, idle);
-  if (!stream.ok()) return stream.status();
-  absl::Status s = codec->EnqueueEncode(job.x, job.seed, slot, *stream);
+  ASSIGN_OR_RETURN(const CudaStream stream, Behind(lane, job.after, idle));
+  absl::Status s = codec->EnqueueEncode(job.x, job.seed, slot, stream);
   if (!s.ok()) return s;
-  s = Await(*stream, idle);
+  s = Await(stream, idle);
   if (!s.ok()) return s;
-  const absl::StatusOr<size_t> bytes = codec->FinishEncode(job.x, job.seed, slot);
-  if (!bytes.ok()) return bytes.status();
+  ASSIGN_OR_RETURN(const size_t bytes, codec->FinishEncode(job.x, job.seed, slot));
   update.frame.emplace();
-  update.frame->bytes = {*host, *bytes};
-  update.ready_bytes = *bytes;
+  update.frame->bytes = {*host, bytes};
+  update.ready_bytes = bytes;
   update.on_device = true;
   return absl::OkStatus();
 }
@@ -254,17 +251,15 @@ absl::Status DeviceCoder::Device::EncodeOn(Lane& lane, const EncodeJob& job, Enc
 absl::Status DeviceCoder::Device::Inspect(Lane& lane, EncodeJob& job,
                                           std::span<const std::byte> frame) {
   const size_t bytes = job.x.shape.elements() * BytesPerElement(job.x.dtype);
-  const absl::StatusOr<std::byte*> host = lane.values.AtLeast(bytes);
-  if (!host.ok()) return host.status();
-  const absl::StatusOr<CudaStream> stream = lane.Behind(nullptr);
-  if (!stream.ok()) return stream.status();
-  const int error = runtime_->api().to_host(job.x.values, *host, bytes, *stream);
+  ASSIGN_OR_RETURN(std::byte* const host, lane.values.AtLeast(bytes));
+  ASSIGN_OR_RETURN(const CudaStream stream, lane.Behind(nullptr));
+  const int error = runtime_->api().to_host(job.x.values, host, bytes, stream);
   if (error != 0) {
     return absl::InternalError("copy of a tensor whose error is measured to the host: " +
                                std::string(runtime_->api().error(error)));
   }
-  if (const auto copied = runtime_->Await(*stream); !copied.ok()) return copied.status();
-  job.inspect(frame, {*host, job.x.dtype, job.x.shape});
+  if (const auto copied = runtime_->Await(stream); !copied.ok()) return copied.status();
+  job.inspect(frame, {host, job.x.dtype, job.x.shape});
   return absl::OkStatus();
 }
 
@@ -293,7 +288,7 @@ absl::StatusOr<bool> DeviceCoder::Device::DecodeOn(Lane& lane, const DecodeJob& 
   const bool raw = job.content == DecodeJob::Content::kRaw;
   const auto codec = raw || job.receiver != nullptr ? nullptr : CodecOf(job.frame);
   if (codec == nullptr) {
-    if (absl::Status s = Upload(lane, job, idle); !s.ok()) return s;
+    RETURN_IF_ERROR(Upload(lane, job, idle));
     return false;
   }
   const SlotBytes needs = codec->Needs(job.x.shape, job.x.dtype);
@@ -305,10 +300,9 @@ absl::StatusOr<bool> DeviceCoder::Device::DecodeOn(Lane& lane, const DecodeJob& 
   if (!device.ok()) return device.status();
   std::memcpy(*frame, job.frame.data(), job.frame.size());
   const DeviceSlot slot{*report, needs.host, *device, needs.device};
-  const absl::StatusOr<CudaStream> stream = Behind(lane, job.after, idle);
-  if (!stream.ok()) return stream.status();
-  absl::Status s = codec->EnqueueDecode({*frame, job.frame.size()}, slot, job.x, *stream);
-  if (s.ok()) s = Await(*stream, idle);
+  ASSIGN_OR_RETURN(const CudaStream stream, Behind(lane, job.after, idle));
+  absl::Status s = codec->EnqueueDecode({*frame, job.frame.size()}, slot, job.x, stream);
+  if (s.ok()) s = Await(stream, idle);
   if (s.ok()) s = codec->FinishDecode(slot);
   if (!s.ok()) return s;
   return true;
@@ -318,23 +312,21 @@ absl::StatusOr<bool> DeviceCoder::Device::DecodeOn(Lane& lane, const DecodeJob& 
 absl::Status DeviceCoder::Device::Upload(Lane& lane, const DecodeJob& job, Idle& idle) {
   const bool raw = job.content == DecodeJob::Content::kRaw;
   const size_t bytes = raw ? job.raw_bytes : job.x.shape.elements() * BytesPerElement(job.x.dtype);
-  const absl::StatusOr<std::byte*> host = lane.frame.AtLeast(bytes);
-  if (!host.ok()) return host.status();
-  const Tensor values{*host, job.x.dtype, job.x.shape};
+  ASSIGN_OR_RETURN(std::byte* const host, lane.frame.AtLeast(bytes));
+  const Tensor values{host, job.x.dtype, job.x.shape};
   absl::Status s;
   if (raw) {
-    std::memcpy(*host, job.frame.data(), bytes);
+    std::memcpy(host, job.frame.data(), bytes);
   } else if (job.receiver != nullptr) {
     s = job.receiver->Decode(job.frame, values);
   } else {
     s = DecodeFrame(job.frame, values);
   }
   if (!s.ok()) return s;
-  const absl::StatusOr<CudaStream> stream = Behind(lane, job.after, idle);
-  if (!stream.ok()) return stream.status();
-  const int error = runtime_->api().to_device(*host, job.x.values, bytes, *stream);
+  ASSIGN_OR_RETURN(const CudaStream stream, Behind(lane, job.after, idle));
+  const int error = runtime_->api().to_device(host, job.x.values, bytes, stream);
   if (error != 0) return absl::InternalError("copy to the device: " + runtime_->api().error(error));
-  return Await(*stream, idle);
+  return Await(stream, idle);
 }
 
 }  // namespace longhaul

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "plugin/core/ucx/interfaces.h"
 #include "plugin/core/ucx/library.h"
 
@@ -84,7 +85,7 @@ absl::Status UcxError(std::string_view what, ucs_status_t status) {
 
 absl::Status CheckUcx(const NodeOptions& options) {
   // First: while another thread loads it, variables of ours are set.
-  if (absl::Status s = LoadUcx(); !s.ok()) return s;
+  RETURN_IF_ERROR(LoadUcx());
   if (options.ucx_environment == NodeOptions::UcxEnvironment::kRefused) {
     if (const std::vector<std::string> names = UcxVariables(); !names.empty()) {
       return absl::FailedPreconditionError(
@@ -99,7 +100,7 @@ absl::Status CheckUcx(const NodeOptions& options) {
 
 absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
                                              const std::string& interface) {
-  if (absl::Status s = CheckUcx(options); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckUcx(options));
   KeepErrorsFromNowOn();
   ucp_config_t* config = nullptr;
   if (ucs_status_t s = Ucx().ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) {

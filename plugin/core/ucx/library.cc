@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "plugin/core/node.h"
 
 namespace longhaul {
@@ -68,7 +69,7 @@ absl::Status LoadUcx() {
 const UcxLibrary& Ucx() { return Library(); }
 
 absl::StatusOr<std::string> UcxVersion() {
-  if (absl::Status s = LoadUcx(); !s.ok()) return s;
+  RETURN_IF_ERROR(LoadUcx());
   return std::string(Ucx().ucp_get_version_string());
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/status_macros.h"
 #include "plugin/core/ucx/context.h"
 #include "plugin/core/ucx/endpoint.h"
 #include "plugin/core/ucx/library.h"
@@ -59,7 +60,7 @@ absl::StatusOr<std::shared_ptr<UcxTransport>> UcxTransport::Create(const NodeOpt
   if (!interface.ok()) return interface.status();
   if (!options.interface_why.empty()) interface->why = options.interface_why;
   std::shared_ptr<UcxTransport> transport(new UcxTransport(options, *std::move(interface)));
-  if (absl::Status s = transport->Open(); !s.ok()) return s;
+  RETURN_IF_ERROR(transport->Open());
   return transport;
 }
 
@@ -82,12 +83,11 @@ UcxTransport::~UcxTransport() {
 }
 
 absl::Status UcxTransport::Open() {
-  const absl::StatusOr<ucp_context_h> context = OpenUcxContext(options_, interface_);
-  if (!context.ok()) return context.status();
-  context_ = *context;
+  ASSIGN_OR_RETURN(const ucp_context_h context, OpenUcxContext(options_, interface_));
+  context_ = context;
   std::string bulk, control;
-  if (absl::Status s = OpenLane(StateOf(Lane::kBulk), bulk); !s.ok()) return s;
-  if (absl::Status s = OpenLane(StateOf(Lane::kControl), control); !s.ok()) return s;
+  RETURN_IF_ERROR(OpenLane(StateOf(Lane::kBulk), bulk));
+  RETURN_IF_ERROR(OpenLane(StateOf(Lane::kControl), control));
   const auto bulk_bytes = static_cast<uint32_t>(bulk.size());
   address_.assign(reinterpret_cast<const char*>(&bulk_bytes), sizeof(bulk_bytes));
   address_ += bulk + control;
@@ -125,7 +125,7 @@ absl::Status UcxTransport::OpenLane(LaneState& lane, std::string& address) {
   if (ucs_status_t s = Ucx().ucp_worker_get_efd(lane.worker, &fd); s != UCS_OK) {
     return UcxError("wake-up descriptor", s);
   }
-  if (absl::Status s = loop_.Watch(fd); !s.ok()) return s;
+  RETURN_IF_ERROR(loop_.Watch(fd));
   ucp_address_t* bytes = nullptr;
   size_t size = 0;
   if (ucs_status_t s = Ucx().ucp_worker_get_address(lane.worker, &bytes, &size); s != UCS_OK) {
@@ -162,21 +162,19 @@ absl::StatusOr<std::unique_ptr<Link>> UcxTransport::Connect(std::string_view blo
   std::memcpy(&bulk_bytes, blob.data(), sizeof(bulk_bytes));
   blob.remove_prefix(sizeof(bulk_bytes));
   if (bulk_bytes >= blob.size()) return absl::InvalidArgumentError("ucx: bad address");
-  const absl::StatusOr<Endpoint*> bulk =
-      OpenEndpoint(StateOf(Lane::kBulk), blob.substr(0, bulk_bytes), node_id);
-  if (!bulk.ok()) return bulk.status();
+  ASSIGN_OR_RETURN(Endpoint* const bulk,
+                   OpenEndpoint(StateOf(Lane::kBulk), blob.substr(0, bulk_bytes), node_id));
   const absl::StatusOr<Endpoint*> control =
       OpenEndpoint(StateOf(Lane::kControl), blob.substr(bulk_bytes), node_id);
   if (!control.ok()) {
-    (*bulk)->cut = attention_ = true;
+    bulk->cut = attention_ = true;
     return control.status();
   }
-  auto link = std::make_unique<UcxLink>(this, *bulk, *control);
-  for (const Endpoint* endpoint : {*bulk, *control}) {
-    const absl::StatusOr<std::string> lanes = CheckLanes(endpoint->handle, options_, interface_);
-    if (!lanes.ok()) return lanes.status();
+  auto link = std::make_unique<UcxLink>(this, bulk, *control);
+  for (const Endpoint* endpoint : {bulk, *control}) {
+    ASSIGN_OR_RETURN(const std::string lanes, CheckLanes(endpoint->handle, options_, interface_));
     const std::lock_guard lock(mu_);
-    lanes_found_ = *lanes;
+    lanes_found_ = lanes;
   }
   return link;
 }

@@ -10,6 +10,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "pp_group/device_name.h"
 
 namespace longhaul {
@@ -20,7 +21,7 @@ absl::Status CheckDevice(const ComputeSpec& compute) {
         absl::StrCat("dtype '", compute.dtype, "', want float32 or bfloat16"));
   }
   if (compute.device == "cpu") return absl::OkStatus();
-  if (absl::Status s = CheckDeviceName(compute.device); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckDeviceName(compute.device));
   return CheckGpuIsThere(compute.device, GpuCount());
 }
 

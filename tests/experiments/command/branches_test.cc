@@ -76,11 +76,11 @@ std::map<std::string, std::string> Ends(const std::string& results) {
   const std::vector<RunRow> runs = *record.Runs(1);
   for (const RunRow& run : runs) {
     std::string text;
-    const std::vector<EvaluationRow> evaluations = *record.Evaluations(run.id);
+    const std::vector<EvaluationRow> evaluations = *record.RowsOf<EvaluationRow>(run.id);
     for (const EvaluationRow& e : evaluations) {
       text += fmt::format("{} {:a}; ", e.step, e.loss_nat);
     }
-    const std::vector<StepRow> steps = *record.Steps(run.id);
+    const std::vector<StepRow> steps = *record.RowsOf<StepRow>(run.id);
     ends[fmt::format("{}, {}", run.arm, run.seed)] =
         text + fmt::format("{:x} {}", steps.back().parameter_hash.value(), ToString(run.status));
   }
@@ -110,7 +110,7 @@ TEST_F(BranchesTest, OnlyTheDecayOfABranchIsTrained) {
   const Record record = *Record::Open(Folder("r"), Record::Mode::kRead);
   const std::vector<RunRow> runs = *record.Runs(1);
   for (const RunRow& run : runs) {
-    const int64_t first = record.Steps(run.id)->front().step;
+    const int64_t first = record.RowsOf<StepRow>(run.id)->front().step;
     const bool branched = run.arm.find('@') != std::string::npos && run.arm != "reference@1.2" &&
                           run.arm != "control@1";
     const int64_t steps = run.train_tokens / (8 * 64);

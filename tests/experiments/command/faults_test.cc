@@ -55,7 +55,7 @@ class Faults : public testing::Test {
     if (!experiments.ok() || experiments->empty()) return 0;
     const auto runs = record->Runs(experiments->back().id);
     if (!runs.ok() || runs->empty()) return 0;
-    const auto steps = record->Steps(runs->back().id);
+    const auto steps = record->RowsOf<StepRow>(runs->back().id);
     return steps.ok() && !steps->empty() ? steps->back().step : 0;
   }
   bool Trains() const { return ReadFile(output_file()).find("step ") != std::string::npos; }

@@ -136,12 +136,12 @@ TEST_F(LaunchCommand, ARecordHasWhatTheLinksCarriedAndWhatTheProgramTold) {
   EXPECT_EQ(run.arm, "program");
   EXPECT_THAT(run.spec_toml, HasSubstr("command = [\"sh\", \"-c\", \"echo rank"));
   EXPECT_EQ(run.facts.at("exit_status_of_rank_1"), "0");
-  const auto steps = record->Steps(run.id);
+  const auto steps = record->RowsOf<StepRow>(run.id);
   ASSERT_EQ(steps->size(), 2u);
   EXPECT_EQ(steps->at(1).stage, 1);
   EXPECT_EQ(steps->at(1).loss_nat, 3.5);
-  EXPECT_EQ(record->Links(run.id)->size(), 4u) << "two paths before and after";
-  const auto crossings = record->Crossings(run.id);
+  EXPECT_EQ(record->RowsOf<LinkRow>(run.id)->size(), 4u) << "two paths before and after";
+  const auto crossings = record->RowsOf<CrossingRow>(run.id);
   ASSERT_EQ(crossings->size(), 2u) << "a ping has an answer";
   // Three echoes of 1000 bytes behind 8 of ICMP, 20 of IPv4 and 14 of Ethernet; ARP has no room
   // beside them, nodes know each other.
@@ -275,7 +275,7 @@ dist.destroy_process_group()
   ASSERT_EQ(result.exit_status, 0) << result.output;
   const auto record = Record::Open(Results(), Record::Mode::kRead);
   ASSERT_TRUE(record.ok()) << record.status();
-  const auto crossings = record->Crossings(LastRun().id);
+  const auto crossings = record->RowsOf<CrossingRow>(LastRun().id);
   const auto forward = std::find_if(crossings->begin(), crossings->end(), [](const auto& row) {
     return row.direction == Direction::kForward;
   });
@@ -288,7 +288,7 @@ dist.destroy_process_group()
       4.25, 0.05);
   EXPECT_GT(forward->kernel_tx_bytes, forward->payload_bytes);
   EXPECT_EQ(forward->nmse_samples, 3);
-  const auto evaluations = record->Evaluations(LastRun().id);
+  const auto evaluations = record->RowsOf<EvaluationRow>(LastRun().id);
   ASSERT_EQ(evaluations->size(), 1u);
   EXPECT_EQ(evaluations->at(0).loss_nat, 1.25);
   EXPECT_EQ(evaluations->at(0).standard_error_nat, 0.5);

@@ -84,10 +84,10 @@ TEST_F(Output, JsonOfARunIsOneDocumentThatAgreesWithTheRecord) {
   EXPECT_EQ(document["status"], "ok");
   EXPECT_EQ(document["steps_done"], 6);
   const Record record = *Record::Open(results(), Record::Mode::kRead);
-  const std::vector<EvaluationRow> rows = *record.Evaluations(document["run"]);
+  const std::vector<EvaluationRow> rows = *record.RowsOf<EvaluationRow>(document["run"]);
   ASSERT_EQ(document["evaluations"].size(), rows.size());
   EXPECT_EQ(document["evaluations"][0]["loss_nat"], rows[0].loss_nat);
-  EXPECT_EQ(document["crossings"].size(), record.Crossings(document["run"])->size());
+  EXPECT_EQ(document["crossings"].size(), record.RowsOf<CrossingRow>(document["run"])->size());
   EXPECT_GT(document["tokens_per_s"], 0);
   EXPECT_THAT(Stderr(), HasSubstr("step 6/6"));
 }

@@ -133,7 +133,7 @@ TEST_F(ProgramCampaign, FindsThePriceThatTheProgramWasMadeWith) {
   EXPECT_EQ(arm.stages, 2);
   EXPECT_EQ(arm.facts.at("program"), "python3 -S train.py " + scratch_.path());
   EXPECT_THAT(arm.facts.at("named_files"), HasSubstr("program.command"));
-  const auto crossings = record->Crossings(arm.id);
+  const auto crossings = record->RowsOf<CrossingRow>(arm.id);
   ASSERT_EQ(crossings->size(), 2u);
   EXPECT_EQ(crossings->at(0).direction, Direction::kForward);
   EXPECT_EQ(crossings->at(0).payload_bytes, 68);

@@ -46,7 +46,7 @@ Ran RunTraced(const ScratchFolder& scratch, const std::string& name,
   ran.result = RunLonghaul(arguments);
   EXPECT_EQ(ran.result.exit_status, 0) << ran.result.output;
   const auto record = Record::Open(scratch.path() + "/" + name, Record::Mode::kRead);
-  if (record.ok()) ran.steps = *record->Steps(1);
+  if (record.ok()) ran.steps = *record->RowsOf<StepRow>(1);
   if (ran.file.empty() || !std::filesystem::exists(ran.file)) return ran;
   const CommandResult rules = RunProgram({LONGHAUL_TEST_PYTHON, LONGHAUL_TRACE_RULES, ran.file});
   EXPECT_EQ(rules.exit_status, 0) << rules.output;

@@ -78,7 +78,7 @@ TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
   ASSERT_TRUE(record.ok()) << record.status();
   const auto switches = [&](int64_t run) {
     std::vector<std::string> lines;
-    const std::vector<CodecSwitchRow> rows = *record->CodecSwitches(run);
+    const std::vector<CodecSwitchRow> rows = *record->RowsOf<CodecSwitchRow>(run);
     for (const CodecSwitchRow& r : rows) {
       lines.push_back(std::to_string(r.step) + ", " + std::to_string(r.group_index) + ": " +
                       r.from_codec + " > " + r.to_codec + ", " + r.cause);
@@ -88,12 +88,12 @@ TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
   EXPECT_GE(switches(1).size(), 4u) << "two groups, two directions";
   EXPECT_EQ(switches(2), switches(1));
   EXPECT_EQ(switches(3), switches(1));
-  const std::vector<SimulatedRow> clock = *record->Simulated(1);
+  const std::vector<SimulatedRow> clock = *record->RowsOf<SimulatedRow>(1);
   double engine_s = 0, real_s = 0;
   for (const SimulatedRow& t : clock) {
     if (t.group_index == 0 && t.stage == 0) engine_s = t.simulated_s;  // the last step's stays
   }
-  const std::vector<StepRow> steps = *record->Steps(3);
+  const std::vector<StepRow> steps = *record->RowsOf<StepRow>(3);
   for (const StepRow& s : steps) {
     if (s.group_index == 0 && s.stage == 0) real_s += s.wall_s;
   }

@@ -44,8 +44,8 @@ Ended RunTo(const std::string& folder, const std::string& spec,
   EXPECT_EQ(run.result.exit_status, 0) << run.result.output;
   const auto record = Record::Open(folder, Record::Mode::kRead);
   if (!record.ok()) return run;
-  run.steps = *record->Steps(1);
-  run.times = *record->Simulated(1);
+  run.steps = *record->RowsOf<StepRow>(1);
+  run.times = *record->RowsOf<SimulatedRow>(1);
   return run;
 }
 
@@ -80,7 +80,7 @@ TEST(SimulatedRun, HasTheLossesOfTheRunWithoutAClockAndTheSameMicrosecondsTwice)
   // Every message has been counted: what ranks received over boundaries is what others sent.
   const auto record = Record::Open(scratch.path() + "/one", Record::Mode::kRead);
   int64_t crossed = 0, told = 0;
-  const std::vector<CrossingRow> crossings = *record->Crossings(1);
+  const std::vector<CrossingRow> crossings = *record->RowsOf<CrossingRow>(1);
   for (const CrossingRow& c : crossings) {
     if (c.direction != Direction::kOuter) crossed += c.message_bytes;
   }

@@ -98,10 +98,10 @@ SystemRun SystemRunIn(const std::string& results, CommandResult result) {
   run.result = std::move(result);
   const auto record = Record::Open(results, Record::Mode::kRead);
   if (!record.ok()) return run;
-  run.steps = *record->Steps(1);
-  run.crossings = *record->Crossings(1);
-  run.switches = *record->CodecSwitches(1);
-  run.evaluations = *record->Evaluations(1);
+  run.steps = *record->RowsOf<StepRow>(1);
+  run.crossings = *record->RowsOf<CrossingRow>(1);
+  run.switches = *record->RowsOf<CodecSwitchRow>(1);
+  run.evaluations = *record->RowsOf<EvaluationRow>(1);
   return run;
 }
 

@@ -147,7 +147,7 @@ TEST_F(Claims, CoverageCountsRowsBetweenTwoSteps) {
   for (const int64_t step : {3, 4, 5}) {
     for (const int64_t stage : {0, 1}) rows.push_back(InstantStep(step, stage));
   }
-  ASSERT_TRUE(record.AddSteps(run, rows).ok());
+  ASSERT_TRUE(record.Add(run, rows).ok());
   const StepCoverage all = *record.Coverage(run, 1, 9);
   EXPECT_THAT((std::vector{all.rows, all.first, all.last}), ElementsAre(6, 3, 5));
   const StepCoverage some = *record.Coverage(run, 4, 4);

@@ -100,15 +100,15 @@ TEST_F(RecordTest, RowsComeBackAsTheyWent) {
   const int64_t run = *record.BeginRun(Run(experiment, "s2", 7));
   StepRow not_hashed = Step(1, 5.5);
   not_hashed.parameter_hash.reset();
-  ASSERT_TRUE(record.AddSteps(run, std::vector{not_hashed, Step(2, 5.25)}).ok());
-  ASSERT_TRUE(record.AddLinks(run, std::vector{SlowLink()}).ok());
-  ASSERT_TRUE(record.AddCrossings(run, std::vector{Crossing()}).ok());
+  ASSERT_TRUE(record.Add(run, std::vector{not_hashed, Step(2, 5.25)}).ok());
+  ASSERT_TRUE(record.Add(run, std::vector{SlowLink()}).ok());
+  ASSERT_TRUE(record.Add(run, std::vector{Crossing()}).ok());
   ASSERT_TRUE(record
-                  .AddEvaluation(run, {.step = 2,
-                                       .codec = EvalCodec::kOff,
-                                       .loss_nat = 2.5,
-                                       .standard_error_nat = 0.01,
-                                       .tokens = 8192})
+                  .Add(run, std::vector{EvaluationRow{.step = 2,
+                                                      .codec = EvalCodec::kOff,
+                                                      .loss_nat = 2.5,
+                                                      .standard_error_nat = 0.01,
+                                                      .tokens = 8192}})
                   .ok());
   ASSERT_TRUE(record.AddFacts(run, {{"transport", "loopback"}}).ok());
   ASSERT_TRUE(record.FinishRun(run, RunStatus::kOk, "").ok());
@@ -123,22 +123,22 @@ TEST_F(RecordTest, RowsComeBackAsTheyWent) {
   EXPECT_THAT(runs[0].facts,
               UnorderedElementsAre(Pair(kAttemptFact, "1"), Pair("parameters", "436352"),
                                    Pair("transport", "loopback")));
-  const std::vector<StepRow> steps = *reader->Steps(run);
+  const std::vector<StepRow> steps = *reader->RowsOf<StepRow>(run);
   ASSERT_THAT(steps, SizeIs(2));
   EXPECT_EQ(steps[1].loss_nat, 5.25);
   EXPECT_EQ(steps[0].parameter_hash, std::nullopt);
   EXPECT_EQ(steps[1].parameter_hash, 0xfedcba9876543210u);
-  const std::vector<LinkRow> links = *reader->Links(run);
+  const std::vector<LinkRow> links = *reader->RowsOf<LinkRow>(run);
   ASSERT_THAT(links, SizeIs(1));
   EXPECT_EQ(links[0].rtt_median_s, 0.0601);
   EXPECT_EQ(links[0].goodput_bit_per_s, std::nullopt);
   EXPECT_FALSE(links[0].ok);
-  const std::vector<CrossingRow> crossings = *reader->Crossings(run);
+  const std::vector<CrossingRow> crossings = *reader->RowsOf<CrossingRow>(run);
   ASSERT_THAT(crossings, SizeIs(1));
   EXPECT_EQ(crossings[0].kernel_tx_bytes, 1201);
   EXPECT_EQ(crossings[0].kernel_rx_bytes, std::nullopt);
   EXPECT_EQ(crossings[0].payload_hash, 42u);
-  EXPECT_EQ((*reader->Evaluations(run))[0].codec, EvalCodec::kOff);
+  EXPECT_EQ((*reader->RowsOf<EvaluationRow>(run))[0].codec, EvalCodec::kOff);
   EXPECT_THAT((*reader->Experiments())[0].plan_sha256, SizeIs(64));
 }
 
@@ -147,8 +147,8 @@ TEST_F(RecordTest, NanLossStaysVisible) {
   const int64_t run = *record.BeginRun(Run(Campaign(record), "s2", 1));
   const std::vector<StepRow> steps = {Step(1, std::nan("")),
                                       Step(2, std::numeric_limits<double>::infinity())};
-  ASSERT_TRUE(record.AddSteps(run, steps).ok());
-  const std::vector<StepRow> back = *record.Steps(run);
+  ASSERT_TRUE(record.Add(run, steps).ok());
+  const std::vector<StepRow> back = *record.RowsOf<StepRow>(run);
   ASSERT_TRUE(back[0].loss_nat.has_value());
   EXPECT_TRUE(std::isnan(*back[0].loss_nat));
   EXPECT_TRUE(std::isinf(*back[1].loss_nat));
@@ -185,7 +185,7 @@ TEST_F(RecordTest, StatusIsHonestAboutKilledWriters) {
     absl::StatusOr<Record> mine = Record::Open(folder_, Record::Mode::kWrite);
     const int64_t run = mine.ok() ? mine->BeginRun(Run(experiment, "s2", 1)).value_or(-1) : -1;
     const std::vector<StepRow> steps = {Step(1, 5.0)};
-    if (run < 0 || !mine->AddSteps(run, steps).ok()) _exit(1);
+    if (run < 0 || !mine->Add(run, steps).ok()) _exit(1);
     if (write(pipes[1], &run, sizeof run) != sizeof run) _exit(2);
     while (true) pause();
   }
@@ -200,7 +200,7 @@ TEST_F(RecordTest, StatusIsHonestAboutKilledWriters) {
   ASSERT_TRUE(reader.ok());
   EXPECT_EQ((*reader->Runs(experiment))[0].status, RunStatus::kDied);
   EXPECT_THAT((*reader->Runs(experiment))[0].reason, HasSubstr(std::to_string(child)));
-  EXPECT_THAT(*reader->Steps(run), SizeIs(1));
+  EXPECT_THAT(*reader->RowsOf<StepRow>(run), SizeIs(1));
   EXPECT_EQ(*record.SettleDeadRuns(), 1);
   EXPECT_EQ((*record.Runs(experiment))[0].status, RunStatus::kInterrupted);
   ASSERT_TRUE(record.ResumeRun(run).ok());
@@ -223,7 +223,7 @@ TEST_F(RecordTest, ManyProcessesAppendAtOnce) {
     for (int r = 0; r < kRuns; ++r) {
       const absl::StatusOr<int64_t> run = mine->BeginRun(Run(experiment, "a", w * kRuns + r));
       const std::vector<StepRow> steps = {Step(1, 5.0), Step(2, 4.0)};
-      if (!run.ok() || !mine->AddSteps(*run, steps).ok()) _exit(2);
+      if (!run.ok() || !mine->Add(*run, steps).ok()) _exit(2);
       if (!mine->FinishRun(*run, RunStatus::kOk, "").ok()) _exit(3);
     }
     _exit(0);
@@ -255,10 +255,10 @@ TEST_F(RecordTest, DiskFullIsOneClearStatus) {
   ASSERT_TRUE(record.Rows("PRAGMA max_page_count = 1").ok());
   std::vector<StepRow> steps;
   for (int64_t i = 1; i <= 20'000; ++i) steps.push_back(Step(i, 5.0));
-  const absl::Status status = record.AddSteps(run, steps);
+  const absl::Status status = record.Add(run, steps);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("longhaul.sqlite"));
-  EXPECT_THAT(*record.Steps(run), SizeIs(0));  // all or nothing
+  EXPECT_THAT(*record.RowsOf<StepRow>(run), SizeIs(0));  // all or nothing
 }
 
 TEST_F(RecordTest, AttemptsAreCountedForEachArmAndSeed) {
@@ -298,13 +298,13 @@ TEST_F(RecordTest, ErrorsOfAWindowAreThoseOfItsMostSamples) {
                                .samples = samples,
                                .nmse_mean = mean,
                                .nmse_p95 = 2 * mean};
-    EXPECT_TRUE(record.AddCrossingErrors(run, std::span(&row, 1)).ok());
+    EXPECT_TRUE(record.Add<CrossingErrorRow>(run, {&row, 1}).ok());
   };
   add(10, 8, 0.5);
   add(10, 3, 0.25);  // a resumed run's rest of the window
   add(50, 3, 0.125);
   add(50, 8, 0.0625);
-  const auto rows = *record.CrossingErrors(run);
+  const auto rows = *record.RowsOf<CrossingErrorRow>(run);
   ASSERT_THAT(rows, SizeIs(2));
   EXPECT_EQ(rows[0].percent, 10);
   EXPECT_EQ(rows[0].samples, 8);
@@ -328,7 +328,7 @@ TEST_F(RecordTest, RecordWithoutTheLaterTablesIsReadAndGoesOn) {
     const auto reader = Record::Open(folder_, Record::Mode::kRead);
     ASSERT_TRUE(reader.ok()) << reader.status();
     EXPECT_TRUE((*reader->Experiments())[0].facts.empty());
-    EXPECT_TRUE(reader->CrossingErrors(1)->empty());
+    EXPECT_TRUE(reader->RowsOf<CrossingErrorRow>(1)->empty());
   }
   Record record = OpenToWrite();
   ASSERT_TRUE(record

@@ -38,7 +38,7 @@ TEST(RecordUpgrade, ARecordWithoutTheWordTiedLearnsItAndKeepsItsCrossings) {
     begun.arm = "arm";
     begun.role = Role::kArm;
     run = *record->BeginRun(begun);
-    ASSERT_TRUE(record->AddCrossings(run, std::span(&row, 1)).ok());
+    ASSERT_TRUE(record->Add<CrossingRow>(run, {&row, 1}).ok());
   }
   sqlite3* raw = nullptr;
   ASSERT_EQ(sqlite3_open((folder + "/longhaul.sqlite").c_str(), &raw), SQLITE_OK);
@@ -52,9 +52,9 @@ TEST(RecordUpgrade, ARecordWithoutTheWordTiedLearnsItAndKeepsItsCrossings) {
   row.direction = Direction::kTied;
   absl::StatusOr<Record> record = Record::Open(folder, Record::Mode::kWrite);
   ASSERT_TRUE(record.ok()) << record.status();
-  const absl::Status added = record->AddCrossings(run, std::span(&row, 1));
+  const absl::Status added = record->Add<CrossingRow>(run, {&row, 1});
   ASSERT_TRUE(added.ok()) << added;
-  const auto crossings = record->Crossings(run);
+  const auto crossings = record->RowsOf<CrossingRow>(run);
   ASSERT_TRUE(crossings.ok()) << crossings.status();
   ASSERT_EQ(crossings->size(), 2u);
   EXPECT_EQ((*crossings)[0].direction, Direction::kForward);

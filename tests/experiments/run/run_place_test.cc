@@ -43,7 +43,7 @@ class Place : public testing::Test {
     for (int64_t step = first; step <= steps; ++step) {
       for (const int64_t stage : {0, 1}) rows.push_back(InstantStep(step, stage));
     }
-    EXPECT_TRUE(record_.AddSteps(place->run, rows).ok());
+    EXPECT_TRUE(record_.Add(place->run, rows).ok());
     for (const int64_t step : checkpoints) {
       Write(place->checkpoints->path(), step);
       CrossingRow crossing{};
@@ -179,7 +179,7 @@ TEST_F(Place, WhereGroupsComeAndGoEveryRoundSinceTheRunsFirstStepMustBeRecorded)
       row.round = round;
       row.last_step = round * 5;
       row.members = "0";
-      ASSERT_TRUE(record_.AddRounds(run, std::span(&row, 1)).ok());
+      ASSERT_TRUE(record_.Add<RoundRow>(run, {&row, 1}).ok());
     }
     const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
     ASSERT_TRUE(place.ok()) << place.status();
@@ -228,7 +228,7 @@ TEST_F(Place, LinksOfTheEarlierPartAreKept) {
                     .nominal_rtt_s = 0.06,
                     .ok = false,
                     .why = "slow"};
-  ASSERT_TRUE(record_.AddLinks(run, std::span(&bad, 1)).ok());
+  ASSERT_TRUE(record_.Add<LinkRow>(run, {&bad, 1}).ok());
   ASSERT_TRUE(PlaceRun(record_, row_, spec_, true).ok());
   EXPECT_EQ(record_.Run(run)->facts.at(kEarlierLinksFact), "link 0 > 1: slow");
 }

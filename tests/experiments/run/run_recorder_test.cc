@@ -197,27 +197,24 @@ std::string Dump(const Row& row) {
 }
 
 // As an event, as text on the pipe, and in the record: a row is the same, field by field.
-template <typename Row, typename Read>
-void ExpectWhole(Record& record, int64_t run, const RunSpec& spec, const char* kind, Read read) {
+template <typename Row>
+void ExpectWhole(Record& record, int64_t run, const RunSpec& spec, const char* kind) {
   Row row{};
   VisitFields(row, Distinct());
   RunRecorder recorder(record, run, spec);
   recorder.Observe(json::parse(EventOf(kind, row).dump()));
   ASSERT_TRUE(recorder.Flush().ok());
-  const absl::StatusOr<std::vector<Row>> rows = read(run);
+  const absl::StatusOr<std::vector<Row>> rows = record.RowsOf<Row>(run);
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_THAT(*rows, SizeIs(1)) << kind;
   EXPECT_EQ(Dump(rows->front()), Dump(row));
 }
 
 TEST_F(Recorder, EveryFieldOfEveryRowTravelsWhole) {
-  const auto& r = record_;
-  ExpectWhole<StepRow>(record_, run_, spec_, "step", [&](int64_t id) { return r.Steps(id); });
-  ExpectWhole<LinkRow>(record_, run_, spec_, "link", [&](int64_t id) { return r.Links(id); });
-  ExpectWhole<CrossingErrorRow>(record_, run_, spec_, "error",
-                                [&](int64_t id) { return r.CrossingErrors(id); });
-  ExpectWhole<EvaluationRow>(record_, run_, spec_, "evaluation",
-                             [&](int64_t id) { return r.Evaluations(id); });
+  ExpectWhole<StepRow>(record_, run_, spec_, "step");
+  ExpectWhole<LinkRow>(record_, run_, spec_, "link");
+  ExpectWhole<CrossingErrorRow>(record_, run_, spec_, "error");
+  ExpectWhole<EvaluationRow>(record_, run_, spec_, "evaluation");
 }
 
 TEST_F(Recorder, ALossThatIsNoNumberTravelsAsNull) {

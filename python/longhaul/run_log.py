@@ -1,4 +1,4 @@
-"""What a program tells the record of the `longhaul launch`, or of the campaign, that runs it."""
+"""The lines that a program logs for the record of the `longhaul launch` or campaign that runs it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,40 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-_file = None  # opened at the first line; False: nobody asks
-_groups = {}  # (backend, global ranks) by the backend's id, whose bytes are told when we end
+_file = None  # opened at the first line; False: no file was asked for
+_groups = {}  # (backend, global ranks) by the backend's id; their bytes are logged at exit
 
 
 def log(step: int | None = None, *, loss: float | None = None, tokens: int = 0,
         final: float | None = None, standard_error: float | None = None,
         final_on: float | None = None, group: ProcessGroup | None = None) -> None:
-    """Tells the record a training step, the final loss, or what a group's boundaries sent.
+    """Logs a training step, the final loss, or what a group's boundaries sent.
 
         longhaul.log(step, loss=loss.item(), tokens=tokens_of_this_rank)
         longhaul.log(final=held_out_loss, standard_error=0.02)
         longhaul.log(group=pipeline)      # its codecs' bytes until now
 
-    step: a whole number from 1, told once. loss, final: nat per token; one that is no finite number
-    is told as diverged. final: the held-out loss with exact boundaries, as evaluation through
-    schedule.eval() has them where the codecs come from the environment. final_on: the same weights
-    evaluated with the codecs. tokens: trained by this rank in this step. standard_error: of final,
-    over held-out rows; without one a launch's record has final as a fact, and no evaluation. group:
-    a process group of the backend "longhaul"; what is not told of groups is when the program ends.
+    Each rank logs what it knows. The seconds of a step count from the rank's last step. Outside
+    `longhaul launch` and campaigns the call does nothing.
 
-    Each rank tells what it knows; the seconds of a step are those since its last one. Where neither
-    `longhaul launch` nor a campaign runs the program, nothing is told and nothing happens.
-    TypeError, ValueError: a figure is none.
+    Args:
+        step: A whole number from 1; each step is logged once.
+        loss: Training loss, nat per token. A value that is not finite counts as diverged.
+        tokens: Number of tokens that this rank trained on in this step.
+        final: Held-out loss with exact boundaries, nat per token. schedule.eval() evaluates so where
+            the codecs come from the environment.
+        standard_error: Standard error of `final` over held-out rows. Without it a launch's record
+            keeps `final` as a fact and has no evaluation.
+        final_on: Loss of the same weights, evaluated with the codecs.
+        group: A process group of the backend "longhaul". Groups that are not logged by then are
+            logged when the program ends.
+
+    Raises:
+        TypeError: An argument is not a number.
+        ValueError: A number is out of range, or all arguments are missing.
     """
     if step is None and final is None and final_on is None and group is None:
-        raise ValueError("longhaul.log: tell a step, final= or group=")
+        raise ValueError("longhaul.log: pass a step, final= or group=")
     lines = []
     if step is not None:
         lines.append({"step": _whole("step", step, 1), "loss": _number("loss", loss),
@@ -51,24 +59,26 @@ def log(step: int | None = None, *, loss: float | None = None, tokens: int = 0,
     _write(lines)
 
 
-def used(environment):
-    """Tells that this program goes by these variables, a dict."""
+def log_environment(environment):
+    """Logs the environment variables that this program uses, a dict."""
     _write([{"environment": environment}])
 
 
-def watch(backend, global_ranks):
-    """The bytes that a group has sent are told when this process ends, where somebody asks: the
-    program need not. global_ranks: by rank of the group; empty: they are the same."""
+def log_on_exit(backend, global_ranks):
+    """Logs the bytes that a group has sent when this process ends.
+
+    global_ranks: The global rank of each rank of the group; empty where they are the same.
+    """
     if not _open():
         return
     if not _groups:
-        atexit.register(_tell_groups, os.getpid())
+        atexit.register(_log_groups, os.getpid())
     _groups[id(backend)] = (backend, list(global_ranks))
 
 
-def _tell_groups(pid):
+def _log_groups(pid):
     if os.getpid() != pid:
-        return  # a fork's
+        return  # of a forked process
     for backend, ranks in _groups.values():
         _write([{"crossing": crossing} for crossing in _sent(backend, ranks)])
     _groups.clear()
@@ -79,7 +89,7 @@ def _sent_by(group):
     from longhaul.groups import _backend_of
 
     backend = _backend_of(group)
-    _groups.pop(id(backend), None)  # told here
+    _groups.pop(id(backend), None)  # logged here
     ranks = dist.get_process_group_ranks(group)
     return [{"crossing": crossing} for crossing in _sent(backend, ranks)]
 
