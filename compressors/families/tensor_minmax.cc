@@ -96,7 +96,7 @@ absl::StatusOr<size_t> TensorMinMaxCodec::Encode(ConstTensor x, uint64_t seed, C
 
 absl::Status TensorMinMaxCodec::Decode(std::span<const std::byte> frame, CodecState*,
                                        Tensor x) const {
-  ASSIGN_OR_RETURN(const auto header, Open(frame, x.shape));
+  RETURN_IF_ERROR(Open(frame, x.shape).status());
   float z, s;
   std::memcpy(&z, frame.data() + kZeroAt, 4);
   std::memcpy(&s, frame.data() + kScaleAt, 4);

@@ -128,7 +128,7 @@ class AttemptReader {
   const RunSpec& spec_;
   const Attempt& attempt_;
   RunRecorder recorder_;
-  FirstCause cause_;
+  RootCause cause_;
 };
 
 RunRow RowOf(const RunSpec& spec, int64_t experiment, const std::string& arm,

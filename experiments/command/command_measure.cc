@@ -19,9 +19,9 @@
 #include "experiments/command/output.h"
 #include "experiments/command/untrained_prices.h"
 #include "experiments/estimates/training_advice.h"
-#include "experiments/run/check_first.h"
 #include "experiments/run/gpu_sharing.h"
 #include "experiments/run/gpu_spread.h"
+#include "experiments/run/preflight.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"
@@ -158,7 +158,7 @@ absl::Status MeasureFromLosses(const MeasureArguments& arguments, CommandOutput&
 absl::Status CheckCells(const TimingGrid& grid) {
   for (const PlannedRun& run : grid.runs) {
     if (run.seed != 1) break;
-    if (absl::Status s = CheckFirst(run.spec); !s.ok()) {
+    if (absl::Status s = Preflight(run.spec); !s.ok()) {
       return absl::Status(s.code(),
                           fmt::format("cell '{}': {}", run.arm, std::string(s.message())));
     }
@@ -303,7 +303,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
     limits.gpus = *std::move(gpus);
   }
   RETURN_IF_ERROR(PinFiles(campaign.runs));
-  RETURN_IF_ERROR(CheckFirst(campaign, limits));
+  RETURN_IF_ERROR(Preflight(campaign, limits));
   ASSIGN_OR_RETURN(auto frozen, FrozenFacts(campaign));
   ASSIGN_OR_RETURN(auto facts,
                    CheckResolution(campaign, results, arguments.accept_unresolved, out));

@@ -11,8 +11,8 @@
 #include "experiments/command/output.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/record/whole_file.h"
-#include "experiments/run/check_first.h"
 #include "experiments/run/checkpoint_folder.h"
+#include "experiments/run/preflight.h"
 #include "experiments/run/run_place.h"
 #include "experiments/run/run_view.h"
 #include "experiments/spec/known_names.h"
@@ -186,7 +186,7 @@ absl::Status CheckAll(const RunArguments& arguments, const std::string& arm, Run
   if (absl::Status s = PinFiles(spec, arguments.resume ? kFilesOfResumed : kAllFiles); !s.ok()) {
     return s;
   }
-  return CheckFirst(ToBegin(spec, arguments.resume));
+  return Preflight(ToBegin(spec, arguments.resume));
 }
 
 // Trains, records and shows one run that has its place in the record.
@@ -230,7 +230,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   auto& [record, experiment] = opened;
   CancelSignal cancel;
   ASSIGN_OR_RETURN(RunPlace place,
-                   PlaceRun(record, NewRunRow(spec, experiment, arm), spec, arguments.resume));
+                   ClaimRun(record, NewRunRow(spec, experiment, arm), spec, arguments.resume));
   if (!place.finished) return Train(arguments, spec, record, place, cancel, out);
   Say(out.progress(), place.notices.back());
   return ShowResult(record, place.run, FinishedBefore(place), out);

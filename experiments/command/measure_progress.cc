@@ -12,8 +12,8 @@
 
 #include "base/status_macros.h"
 #include "experiments/run/branches.h"
-#include "experiments/run/check_first.h"
 #include "experiments/run/machine_limits.h"
+#include "experiments/run/preflight.h"
 #include "experiments/run/run_place.h"
 #include "experiments/run/run_view.h"
 #include "plugin/core/clock.h"
@@ -146,7 +146,7 @@ absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& ex
   }
   const PlannedRun& planned = campaign.runs[static_cast<size_t>(id)];
   const RunSpec spec = WithCheckpoints(planned.spec);
-  RETURN_IF_ERROR(CheckFirst(spec));
+  RETURN_IF_ERROR(Preflight(spec));
   const std::string folder = fmt::format("{}/{:04}", records, id);
   ASSIGN_OR_RETURN(OpenedExperiment opened, OpenExperiment(folder, experiment));
   auto& [record, row] = opened;
@@ -166,7 +166,7 @@ absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& ex
   }
   CancelSignal cancel;
   const bool resumable = spec.checkpoint.every_steps > 0;
-  ASSIGN_OR_RETURN(RunPlace place, PlaceRun(record, PlannedRow(planned, row), spec, resumable));
+  ASSIGN_OR_RETURN(RunPlace place, ClaimRun(record, PlannedRow(planned, row), spec, resumable));
   fmt::print(out.progress(), "run {} of {}: '{}', seed {}, in {}/{}\n", id, campaign.name,
              planned.arm, planned.seed, folder, kRecordFile);
   for (const std::string& line : place.notices) fmt::print(out.progress(), "{}\n", line);

@@ -137,10 +137,8 @@ absl::StatusOr<TimedPipeline> PipelineOver(const RunSpec& spec, const RankComput
   for (size_t b = 0; b + 1 < program.rank_of_stage.size(); ++b) {
     if (program.rank_of_stage[b] == program.rank_of_stage[b + 1]) continue;
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, static_cast<int64_t>(b));
-    ASSIGN_OR_RETURN(const auto there, wire_of(codecs.forward), back = wire_of(codecs.backward));
-    if (!back.ok()) return back.status();
-    costs.activations[b] = there;
-    costs.gradients[b] = *back;
+    ASSIGN_OR_RETURN(costs.activations[b], wire_of(codecs.forward));
+    ASSIGN_OR_RETURN(costs.gradients[b], wire_of(codecs.backward));
   }
   const bool apart = program.rank_of_stage.front() != program.rank_of_stage.back();
   if (const StageLayout ends = LayoutOf(spec, 0); ends.tied && apart) {

@@ -41,8 +41,8 @@ void GroupLives::Want(int group) { groups_.at(group).wanted = groups_.at(group).
 GroupLives::Next GroupLives::WhatNext(int group, absl::Duration now) {
   Group& g = groups_.at(group);
   const bool fruitful = std::exchange(g.met, false) || now - g.started > kLongLife;
-  g.fruitless_lives = fruitful ? 0 : g.fruitless_lives + 1;
-  const bool given_up = !g.gone && g.fruitless_lives > kMostFruitlessLives;
+  g.failed_starts = fruitful ? 0 : g.failed_starts + 1;
+  const bool given_up = !g.gone && g.failed_starts > kMostFailedStarts;
   g.gone = g.gone || given_up;
   if (g.gone && !g.wanted) return given_up ? Next::kGiveUp : Next::kStay;
   g.gone = g.wanted = g.lost = false;

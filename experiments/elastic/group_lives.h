@@ -35,13 +35,13 @@ class GroupLives {
   // The script lets it come, when its processes have ended; it starts with a clean record.
   void Want(int group);
 
-  // A lost group whose processes have ended. One whose lives have ended kMostFruitlessLives + 1
+  // A lost group whose processes have ended. One whose lives have ended kMostFailedStarts + 1
   // times in a row before an outer step, none of them longer than kLongLife, is given up.
   enum class Next { kStart, kStay, kGiveUp };
   Next WhatNext(int group, absl::Duration now);
-  int FruitlessLives(int group) const { return groups_.at(group).fruitless_lives; }
+  int FailedStarts(int group) const { return groups_.at(group).failed_starts; }
 
-  static constexpr int kMostFruitlessLives = 5;
+  static constexpr int kMostFailedStarts = 5;
   static constexpr absl::Duration kLongLife = absl::Minutes(2);
 
  private:
@@ -51,9 +51,9 @@ class GroupLives {
     bool gone = false;  // not started anew
     bool holds = true;  // the training's state
     absl::Duration started = absl::ZeroDuration(), lost_at = absl::ZeroDuration();
-    bool wanted = false;      // the script lets it join
-    bool met = false;         // this life was a member of an outer step
-    int fruitless_lives = 0;  // in a row
+    bool wanted = false;    // the script lets it join
+    bool met = false;       // this life was a member of an outer step
+    int failed_starts = 0;  // in a row
   };
   std::map<int, Group> groups_;
 };

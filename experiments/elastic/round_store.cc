@@ -100,9 +100,9 @@ std::string DecisionText(const Decision& decision) {
 
 absl::StatusOr<Decision> DecisionFrom(const std::string& text) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('|', 1));
-  ASSIGN_OR_RETURN(const auto members, LivesFrom(parts.first), joiners = LivesFrom(parts.second));
-  if (!joiners.ok()) return joiners.status();
-  return Decision{members, *joiners};
+  ASSIGN_OR_RETURN(const auto members, LivesFrom(parts.first));
+  ASSIGN_OR_RETURN(const auto joiners, LivesFrom(parts.second));
+  return Decision{members, joiners};
 }
 
 void RoundStore::Set(const std::string& key, const std::string& value) {

@@ -180,7 +180,7 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
     rank.outer_groups = meeting.members;
     if (!connected.ok()) {  // somebody has gone meanwhile
       rank.outer = nullptr;
-      ASSIGN_OR_RETURN(bool again, Commit(connected));
+      RETURN_IF_ERROR(Commit(connected).status());
       return Meet(step);
     }
     joined_ = now_.members;
@@ -268,13 +268,13 @@ absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
   if (words.size() != 3 || !absl::SimpleAtoi(words[0], &step)) {
     return absl::InternalError("the store's welcome says no step");
   }
-  ASSIGN_OR_RETURN(const auto there, LivesFrom(words[1]), givers = LivesFrom(words[2]));
-  if (!givers.ok()) return givers.status();
+  ASSIGN_OR_RETURN(const auto there, LivesFrom(words[1]));
+  ASSIGN_OR_RETURN(const auto givers, LivesFrom(words[2]));
   expected_ = there;
   for (const auto& [group, life] : expected_) known_[group] = life;
   std::string said;
   const absl::Status taken =
-      handover_.Take(trainer, step, *givers, expected_, faults_.InTransfer(step), &said);
+      handover_.Take(trainer, step, givers, expected_, faults_.InTransfer(step), &said);
   if (!taken.ok()) return taken;
   const double took_s = absl::ToDoubleSeconds(MonotonicClock().Now() - begun);
   sink_.Emit({{"event", "fact"},

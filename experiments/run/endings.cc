@@ -55,7 +55,7 @@ bool Rose(const std::optional<int64_t>& before, const std::optional<int64_t>& af
 
 }  // namespace
 
-void FirstCause::Observe(const nlohmann::json& event) {
+void RootCause::Observe(const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   const int rank = event.value("rank", -1);
   if (kind == "step") last_step_[rank] = event.value("step", int64_t{0});
@@ -75,23 +75,23 @@ void FirstCause::Observe(const nlohmann::json& event) {
   }
 }
 
-void FirstCause::StoodStill(const std::string& message) {
+void RootCause::StoodStill(const std::string& message) {
   if (stood_still_) return;
   Replace(/*rank=*/-1, message);
   stood_still_ = true;
 }
 
-void FirstCause::Fail(const std::string& message) {
+void RootCause::Fail(const std::string& message) {
   if (!cause_) Replace(/*rank=*/-1, message);
 }
 
-void FirstCause::Replace(int rank, const std::string& message) {
+void RootCause::Replace(int rank, const std::string& message) {
   cause_ = message;
   rank_ = rank;
   diverged_ = invalid_ = false;
 }
 
-std::string FirstCause::Describe(const nlohmann::json& event) const {
+std::string RootCause::Describe(const nlohmann::json& event) const {
   const int rank = event.value("rank", -1);
   const std::string who = event.value("who", "the lab");
   const std::string where = rank >= 0 ? fmt::format("rank {} after step {}", rank, last_step(rank))
@@ -100,7 +100,7 @@ std::string FirstCause::Describe(const nlohmann::json& event) const {
   return fmt::format("{}: {}", where, event.value("message", "no reason given"));
 }
 
-absl::Status FirstCause::status() const {
+absl::Status RootCause::status() const {
   if (!cause_) return absl::OkStatus();
   const size_t others = failed_.size() - failed_.count(rank_);
   std::string message = *cause_;
@@ -112,12 +112,12 @@ absl::Status FirstCause::status() const {
   return absl::UnavailableError(message);
 }
 
-int64_t FirstCause::last_step(int rank) const {
+int64_t RootCause::last_step(int rank) const {
   const auto found = last_step_.find(rank);
   return found == last_step_.end() ? 0 : found->second;
 }
 
-int64_t FirstCause::last_step() const {
+int64_t RootCause::last_step() const {
   int64_t last = 0;
   for (const auto& [rank, step] : last_step_) last = std::max(last, step);
   return last;
@@ -127,12 +127,13 @@ absl::Duration GraceToEnd(const RunSpec& spec) {
   return absl::Seconds(spec.net.peer_deadline_s) + kTimeToTell;
 }
 
-absl::Duration KillAt(const absl::Status& failed, absl::Duration now, absl::Duration grace) {
+absl::Duration KillDeadline(const absl::Status& failed, absl::Duration now, absl::Duration grace) {
   return absl::IsDeadlineExceeded(failed) ? now : now + grace;
 }
 
-std::vector<pid_t> WhomToEnd(std::span<const RunningWorker> workers, const GroupLives& groups,
-                             absl::Duration now, absl::Duration deadline) {
+std::vector<pid_t> WorkersToTerminate(std::span<const RunningWorker> workers,
+                                      const GroupLives& groups, absl::Duration now,
+                                      absl::Duration deadline) {
   std::vector<pid_t> ended;
   for (const RunningWorker& worker : workers) {
     if (groups.IsLostFor(worker.group, kTimeOfALostGroup, now) || worker.stopped_for > deadline) {

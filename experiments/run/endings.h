@@ -23,7 +23,7 @@ namespace longhaul {
 // Finds in a run's events why it failed. The first failure is the cause; ranks that failed after it
 // are counted, not quoted. What stood still is the cause of what the others report, whichever came
 // first, and so is a worker that a signal killed.
-class FirstCause {
+class RootCause {
  public:
   void Observe(const nlohmann::json& event);
   // What the caller found by itself. A standstill is told once and stays the cause.
@@ -61,7 +61,7 @@ absl::Duration GraceToEnd(const RunSpec& spec);
 
 // When those are killed that a failure seen `now` leaves. DeadlineExceeded, the emulator's thread
 // stands still: at once, nobody would notice anything.
-absl::Duration KillAt(const absl::Status& failed, absl::Duration now, absl::Duration grace);
+absl::Duration KillDeadline(const absl::Status& failed, absl::Duration now, absl::Duration grace);
 
 struct RunningWorker {
   pid_t pid;
@@ -70,8 +70,9 @@ struct RunningWorker {
 };
 // Of a run that goes on without a lost group: what is left of the group half a second after the
 // loss, and whoever has been stopped for longer than `deadline`.
-std::vector<pid_t> WhomToEnd(std::span<const RunningWorker> workers, const GroupLives& groups,
-                             absl::Duration now, absl::Duration deadline);
+std::vector<pid_t> WorkersToTerminate(std::span<const RunningWorker> workers,
+                                      const GroupLives& groups, absl::Duration now,
+                                      absl::Duration deadline);
 
 // Says what ended a process that a signal killed, and names lack of memory only where the kernel
 // said so: its counts of out-of-memory kills, of our control group (memory.events, or

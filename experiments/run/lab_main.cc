@@ -19,7 +19,7 @@
 #include "experiments/record/row_json.h"
 #include "experiments/run/endings.h"
 #include "experiments/run/link_evidence.h"
-#include "experiments/run/standstill.h"
+#include "experiments/run/stall_tracker.h"
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"

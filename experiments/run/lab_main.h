@@ -8,7 +8,7 @@ namespace longhaul {
 
 // The first process of a shaped run's lab: picks and builds the emulator, verifies the links,
 // starts one worker per rank in its node, waits for them, verifies the links again. Everything it
-// has to say goes to `events_fd` (event_stream.h). `command_stat_fd`: CommandWatch (standstill.h). Returns the
+// has to say goes to `events_fd` (event_stream.h). `command_stat_fd`: CommandWatch (stall_tracker.h). Returns the
 // exit status of the process.
 int LabMain(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd,
             int command_stat_fd);

@@ -136,7 +136,7 @@ FaultLedger::FaultLedger(const OuterPlan& plan, int64_t stages, std::function<ab
 // The last stage may tell of a step after another stage has told that the group is lost: of one
 // before the loss, whose price it then is, or of the very one, which one stage finished for nothing.
 bool FaultLedger::TakeStepOfALostGroup(const StepRow& step) {
-  for (Struck& fault : faults_) {
+  for (InjectedFault& fault : faults_) {
     if (!fault.waits || fault.row.what == "join") continue;
     if (fault.row.group_index != step.group_index) continue;
     if (step.step > plan_.EndOfRound(fault.row.step)) continue;
@@ -155,7 +155,7 @@ void FaultLedger::SeeStep(const StepRow& step) {
   if (step.stage != stages_ - 1 || TakeStepOfALostGroup(step)) return;
   int64_t& tokens = unsynced_tokens_[step.group_index];
   tokens = step.outer_synced ? 0 : tokens + step.tokens;
-  for (Struck& fault : faults_) {
+  for (InjectedFault& fault : faults_) {
     if (!fault.waits || fault.row.group_index != step.group_index) continue;
     if (step.step <= plan_.EndOfRound(fault.row.step)) continue;
     fault.waits = false;
@@ -169,7 +169,7 @@ void FaultLedger::SeeStep(const StepRow& step) {
 void FaultLedger::SeeFault(FaultRow fault) {
   fault.number = earlier_ + static_cast<int64_t>(faults_.size());
   if (fault.what == "lost") {
-    for (Struck& told : faults_) {
+    for (InjectedFault& told : faults_) {
       if (!told.waits || told.row.group_index != fault.group_index) continue;
       told.row.said = fault.said;
       told.changed = true;
@@ -194,7 +194,7 @@ void FaultLedger::SeeEarlier(std::span<const FaultRow> faults) {
 
 std::vector<FaultRow> FaultLedger::TakeChanged() {
   std::vector<FaultRow> rows;
-  for (Struck& fault : faults_) {
+  for (InjectedFault& fault : faults_) {
     if (std::exchange(fault.changed, false)) rows.push_back(fault.row);
   }
   return rows;

@@ -77,7 +77,7 @@ class FaultLedger {
   const std::set<int64_t>& groups() const { return groups_; }
 
  private:
-  struct Struck {
+  struct InjectedFault {
     FaultRow row;
     absl::Duration at;
     bool waits = false;  // for the group to be back
@@ -89,7 +89,7 @@ class FaultLedger {
   const OuterPlan plan_;
   const int64_t stages_;
   const std::function<absl::Duration()> now_;
-  std::vector<Struck> faults_;                  // by number, without the earlier ones
+  std::vector<InjectedFault> faults_;           // by number, without the earlier ones
   std::map<int64_t, int64_t> unsynced_tokens_;  // by group, since its last outer step
   std::map<int64_t, int64_t> group_step_;       // by group, the last one seen
   int64_t earlier_ = 0;                         // rows before it was resumed

@@ -255,7 +255,7 @@ absl::StatusOr<RunPlace> StartAnew(Record& record, const RunRow& row, const RunS
 
 }  // namespace
 
-absl::StatusOr<RunPlace> PlaceRun(Record& record, const RunRow& row, const RunSpec& spec,
+absl::StatusOr<RunPlace> ClaimRun(Record& record, const RunRow& row, const RunSpec& spec,
                                   bool resume) {
   RunPlace place;
   if (spec.checkpoint.every_steps > 0) {

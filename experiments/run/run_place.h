@@ -35,7 +35,7 @@ struct RunPlace {
 // each with the two ways on. Checkpoints of a finished run make room, and `notices` says so. A run
 // that is taken over goes on from the newest checkpoint that its record has caught up with; newer
 // ones are removed, and `notices` says so. InvalidArgument: `resume` of a spec without checkpoints.
-absl::StatusOr<RunPlace> PlaceRun(Record& record, const RunRow& row, const RunSpec& spec,
+absl::StatusOr<RunPlace> ClaimRun(Record& record, const RunRow& row, const RunSpec& spec,
                                   bool resume);
 
 // What to do after `failure` of a run, for the end of its message.

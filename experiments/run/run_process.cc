@@ -21,7 +21,7 @@
 #include "experiments/launch/program_run.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/run/memory_plan.h"
-#include "experiments/run/standstill.h"
+#include "experiments/run/stall_tracker.h"
 #include "experiments/train/in_process.h"
 #include "netem/lab/lab.h"
 #include "plugin/core/clock.h"
@@ -119,7 +119,7 @@ RunProcess::RunProcess(const RunSpec& spec, pid_t pid, int events_fd)
       one_process_(spec.net.transport == "loopback" && !spec.program),
       workers_may_go_(spec.outer.on_group_loss == "continue"),
       deadline_(absl::Seconds(spec.net.peer_deadline_s)),
-      watch_(pid, one_process_ ? LabWatch::Kind::kOneProcess : LabWatch::Kind::kLab,
+      watch_(pid, one_process_ ? LabMonitor::Kind::kOneProcess : LabMonitor::Kind::kLab,
              LookInterval(deadline_)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {}
@@ -165,7 +165,7 @@ absl::StatusOr<EventReader::More> RunProcess::Read(
 // A peer that says first what followed from a standstill does not hide it: from then on a process
 // that stands still is the cause at once.
 void RunProcess::Look() {
-  const std::optional<LabWatch::Finding> found = watch_.Look(MonotonicClock().Now());
+  const std::optional<LabMonitor::Finding> found = watch_.Look(MonotonicClock().Now());
   if (found && found->rank >= 0 && workers_may_go_) return;  // the lab starts its group anew
   if (!found || over_ || cause_.stood_still()) return;
   if (found->lasted < (cause_.known() || ended_ ? LookInterval(deadline_) : deadline_)) return;
@@ -173,7 +173,7 @@ void RunProcess::Look() {
   kill(pid_, SIGKILL);  // the kernel takes the rest, stopped or not
 }
 
-std::string RunProcess::Describe(const LabWatch::Finding& found) const {
+std::string RunProcess::Describe(const LabMonitor::Finding& found) const {
   std::string who = found.who;
   if (found.rank >= 0) {
     const int64_t ranks = spec_.ranks();

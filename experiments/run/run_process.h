@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/run/endings.h"
-#include "experiments/run/standstill.h"
+#include "experiments/run/stall_tracker.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/branching.h"
 #include "experiments/train/event_stream.h"
@@ -57,7 +57,7 @@ class RunProcess {
   absl::Status Watch();
   std::optional<int> Wait(absl::Duration at_most);  // the wait status
   void Look();
-  std::string Describe(const LabWatch::Finding& finding) const;
+  std::string Describe(const LabMonitor::Finding& finding) const;
 
   pid_t pid_;  // 0: waited for
   EventReader reader_;
@@ -66,11 +66,11 @@ class RunProcess {
   const bool one_process_;
   const bool workers_may_go_;  // a lost group does not end the run
   const absl::Duration deadline_;
-  LabWatch watch_;
+  LabMonitor watch_;
   Fd epoll_, timer_;
   bool ended_ = false;  // it has nothing more to say
   bool over_ = false;   // killed by us
-  FirstCause cause_;
+  RootCause cause_;
 };
 
 }  // namespace longhaul

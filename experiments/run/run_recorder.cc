@@ -15,7 +15,7 @@
 #include "experiments/run/memory_plan.h"
 #include "experiments/run/run_place.h"
 #include "experiments/spec/plans_of_spec.h"
-#include "experiments/train/stillness.h"
+#include "experiments/train/stall_detector.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "experiments/run/standstill.h"
+#include "experiments/run/stall_tracker.h"
 
 namespace longhaul {
 

@@ -193,7 +193,7 @@ absl::Status WorkerPool::StartAnew(int group) {
   if (next == GroupLives::Next::kGiveUp) {
     Tell("given_up", group,
          fmt::format("{} lives in a row ended before an outer step, each within {:g} s",
-                     groups_.FruitlessLives(group), absl::ToDoubleSeconds(GroupLives::kLongLife)));
+                     groups_.FailedStarts(group), absl::ToDoubleSeconds(GroupLives::kLongLife)));
   }
   if (next != GroupLives::Next::kStart) {
     SetInStore("gone", group);
@@ -258,7 +258,7 @@ void WorkerPool::EndTheStopped() {
   for (const auto& [pid, rank] : running_) {
     workers.push_back({pid, GroupOf(rank), stopped_.StoppedFor(pid, now)});
   }
-  for (const pid_t pid : WhomToEnd(workers, groups_, now, deadline)) kill(pid, SIGKILL);
+  for (const pid_t pid : WorkersToTerminate(workers, groups_, now, deadline)) kill(pid, SIGKILL);
   store_.EndIfStopped(now, deadline);
 }
 
@@ -353,7 +353,7 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
       }
       first = failed;
       over_ = true;
-      kill_at = KillAt(failed, clock.Now(), grace);
+      kill_at = KillDeadline(failed, clock.Now(), grace);
       health_at = absl::InfiniteDuration();
       gates_.OpenAll();
     }

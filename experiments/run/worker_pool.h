@@ -13,7 +13,7 @@
 #include "experiments/elastic/group_lives.h"
 #include "experiments/run/endings.h"
 #include "experiments/run/link_faults.h"
-#include "experiments/run/standstill.h"
+#include "experiments/run/stall_tracker.h"
 #include "experiments/run/store_process.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
@@ -74,7 +74,7 @@ class WorkerPool {
   const KilledBy killed_by_;
   PhaseGates gates_;
   int child_signal_fd_;
-  StandstillWatch emulator_watch_;
+  StallTracker emulator_watch_;
   bool killed_ = false;           // those that did not end by themselves
   std::map<pid_t, int> running_;  // rank by pid
 

@@ -20,7 +20,7 @@ std::string Shown(std::string name) {
   return name;
 }
 
-// A file is read where its nodes can be counted against ranks (run/check_first.h).
+// A file is read where its nodes can be counted against ranks (run/preflight.h).
 absl::Status KnownProfile(std::string_view name) {
   if (IsTopologyFile(name)) return absl::OkStatus();
   std::string known;

@@ -18,20 +18,19 @@
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/rank_events.h"
 #include "experiments/train/saving.h"
-#include "experiments/train/stillness.h"
+#include "experiments/train/stall_detector.h"
 #include "experiments/train/trace_recorder.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
 namespace {
 
-void EmitStillness(StillnessMeter& stillness, int rank, const RunLoopOptions& options,
-                   EventSink& sink) {
+void EmitStall(StallDetector& stalls, int rank, const RunLoopOptions& options, EventSink& sink) {
   if (options.phase_fd < 0) return;  // no links whose times would mean something
-  const Disturbance disturbed = stillness.Disturbed();
+  const Disturbance disturbed = stalls.Disturbed();
   nlohmann::json event = {{"event", "stillness"},
                           {"rank", rank},
-                          {"longest_s", Seconds(stillness.Longest())},
+                          {"longest_s", Seconds(stalls.Longest())},
                           {kStillShareFact, disturbed.still}};
   if (disturbed.core_wait) event[kCoreWaitShareFact] = *disturbed.core_wait;
   if (disturbed.stolen) event[kStolenShareFact] = *disturbed.stolen;
@@ -64,7 +63,7 @@ absl::Status WithAdvice(const absl::Status& status) {
 // a resumed run can count on from there. When ranks pass the gate, each has the file of the
 // checkpoint before.
 absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
-                          const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
+                          const RunLoopOptions& options, StallDetector& stalls, Saving& saving,
                           FdEventSink& sink) {
   // The one before is on the disk before its successor is copied: memory holds one of them, and
   // what strikes in this write does not strike in that one.
@@ -82,7 +81,7 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
   RETURN_IF_ERROR(saving.writer.Begin(*std::move(snapshot)));
   if (membership != nullptr) membership->AfterCheckpoint(trainer.step());
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, trainer.step(), sink);
-  EmitStillness(stillness, ranks.front().rank, options, sink);
+  EmitStall(stalls, ranks.front().rank, options, sink);
   PassPhase(options.phase_fd, CheckpointPhase(trainer.step()));
   for (const LocalTelemetry& r : ranks) {
     if (!r.lowest) continue;
@@ -115,12 +114,11 @@ absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank
 class Training {
  public:
   Training(Trainer& trainer, const std::vector<LocalTelemetry>& all_ranks,
-           const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
-           FdEventSink& sink)
+           const RunLoopOptions& options, StallDetector& stalls, Saving& saving, FdEventSink& sink)
       : trainer_(trainer),
         all_ranks_(all_ranks),
         options_(options),
-        stillness_(stillness),
+        stalls_(stalls),
         saving_(saving),
         sink_(sink),
         errors_(options.steps) {
@@ -137,7 +135,7 @@ class Training {
            trainer_.step() < options_.steps;
   }
   absl::Status Save(const std::vector<LocalTelemetry>& ranks) {
-    return SaveAndCount(trainer_, ranks, options_, stillness_, saving_, sink_);
+    return SaveAndCount(trainer_, ranks, options_, stalls_, saving_, sink_);
   }
   absl::Status Step();
   absl::Status TellTimes(const std::vector<StepReport>& reports, absl::Duration begin);
@@ -149,7 +147,7 @@ class Training {
   Trainer& trainer_;
   const std::vector<LocalTelemetry>& all_ranks_;
   const RunLoopOptions& options_;
-  StillnessMeter& stillness_;
+  StallDetector& stalls_;
   Saving& saving_;
   FdEventSink& sink_;
   CodecTimes codec_time_;           // by rank and life
@@ -320,16 +318,16 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
     status = Restore(trainer, options.restore_from, rank, sink);
   }
   if (!status.ok()) return EmitFailure(status, trainer, rank, sink);
-  StillnessMeter stillness;
+  StallDetector stalls;
   PassPhase(options.phase_fd, "ready");
-  stillness.Restart();
+  stalls.Restart();
   EmitKernelCounters(options.interface, "ready", ranks, sink);
   Saving saving(options, [] { return MonotonicClock().Now(); });
   // A rank that failed tells it before its peers can miss it, and waits for nobody.
-  status = WithAdvice(Training(trainer, ranks, options, stillness, saving, sink).ToTheEnd());
+  status = WithAdvice(Training(trainer, ranks, options, stalls, saving, sink).ToTheEnd());
   if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
-  EmitStillness(stillness, rank, options, sink);
+  EmitStall(stalls, rank, options, sink);
   const std::vector<LocalTelemetry>& left =
       options.membership == nullptr ? ranks : options.membership->ranks();
   // A group that is lost has told after its last outer step what is sure to have crossed.

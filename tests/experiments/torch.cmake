@@ -44,8 +44,8 @@ longhaul_test(experiments/command/program_campaign_test.cc LIBS command_testing 
 target_compile_definitions(experiments_command_launch_test PRIVATE LONGHAUL_PYTHON="${TORCH_PYTHON}"
   LONGHAUL_PYTHON_PACKAGE="${PROJECT_BINARY_DIR}/python")
 add_dependencies(experiments_command_launch_test longhaul_python)
-longhaul_test(experiments/command/standstill_faults_test.cc LIBS command_testing LABELS root)
-longhaul_test(experiments/run/standstill_test.cc experiments/train/stillness_test.cc LIBS longhaul::experiments_run LABELS cpu)
+longhaul_test(experiments/command/stall_faults_test.cc LIBS command_testing LABELS root)
+longhaul_test(experiments/run/stall_tracker_test.cc experiments/train/stall_detector_test.cc LIBS longhaul::experiments_run LABELS cpu)
 if(TARGET longhaul_swarm)
   longhaul_test(experiments/elastic/state_swarm_test.cc LIBS longhaul::experiments_train longhaul::experiments_run
     longhaul::pp_group LABELS cpu)
@@ -84,11 +84,11 @@ longhaul_test(experiments/command/resume_test.cc LIBS command_testing longhaul::
 longhaul_test(experiments/run/memory_terms_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/command/memory_plan_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu TIMEOUT 1500)
 longhaul_test(experiments/command/from_losses_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/run/check_first_test.cc experiments/run/gpu_memory_test.cc
+longhaul_test(experiments/run/preflight_test.cc experiments/run/gpu_memory_test.cc
   LIBS command_testing longhaul::experiments_run LABELS cpu)
 # Lost workers, groups and links: scripts/test-faults.sh runs what this target builds, from the list beside it.
 set(fault_suites experiments_command_elastic_test experiments_command_elastic_links_test experiments_command_elastic_checkpoints_test experiments_command_faults_test
-  experiments_command_link_faults_test experiments_command_standstill_faults_test ${swarm_suites})
+  experiments_command_link_faults_test experiments_command_stall_faults_test ${swarm_suites})
 add_custom_target(fault_suites DEPENDS ${fault_suites})
 list(JOIN fault_suites "\n" fault_suites_lines)
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/fault_suites.txt" CONTENT "${fault_suites_lines}\n")
@@ -96,7 +96,7 @@ file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/fault_suites.txt" CONTENT "${fa
 # (out_of_bounds=flag), and they know their processes from others', so anything may run beside them.
 set_tests_properties(experiments_command_shaped_test experiments_command_faults_test experiments_command_elastic_links_test PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)
-set_tests_properties(experiments_command_link_faults_test experiments_command_standstill_faults_test experiments_command_elastic_checkpoints_test
+set_tests_properties(experiments_command_link_faults_test experiments_command_stall_faults_test experiments_command_elastic_checkpoints_test
   ${swarm_suites} PROPERTIES LABELS root RESOURCE_LOCK second_lab_of_a_run COST 500 TIMEOUT 400)
 
 # Its rows with workers want a lab, the others do not.

@@ -59,18 +59,18 @@ int LivesUntilGivenUp(int most, auto between) {
 
 TEST(GroupLives, OneThatOnlyDiesIsGivenUp) {
   EXPECT_EQ(LivesUntilGivenUp(20, [](int, GroupLives&, absl::Duration&) {}),
-            GroupLives::kMostFruitlessLives + 1);
+            GroupLives::kMostFailedStarts + 1);
 }
 
 TEST(GroupLives, AnOuterStepOrALongLifeIsFruit) {
   const auto meets = [](int n, GroupLives& lives, absl::Duration&) {
     if (n == 4) lives.Met(1);
   };
-  EXPECT_EQ(LivesUntilGivenUp(20, meets), 4 + GroupLives::kMostFruitlessLives + 1);
+  EXPECT_EQ(LivesUntilGivenUp(20, meets), 4 + GroupLives::kMostFailedStarts + 1);
   const auto lasts = [](int n, GroupLives&, absl::Duration& now) {
     if (n == 4) now += GroupLives::kLongLife;
   };
-  EXPECT_EQ(LivesUntilGivenUp(20, lasts), 4 + GroupLives::kMostFruitlessLives + 1);
+  EXPECT_EQ(LivesUntilGivenUp(20, lasts), 4 + GroupLives::kMostFailedStarts + 1);
 }
 
 }  // namespace

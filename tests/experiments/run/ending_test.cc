@@ -22,8 +22,8 @@ TEST(Ending, TheOthersGetThePeersDeadlineAndFiveSeconds) {
 
 TEST(Ending, AFailureIsFollowedByTheGraceAndAStandstillByNothing) {
   const absl::Duration now = absl::Seconds(100), grace = absl::Seconds(35);
-  EXPECT_EQ(KillAt(absl::UnavailableError("rank 1: killed"), now, grace), absl::Seconds(135));
-  EXPECT_EQ(KillAt(absl::DeadlineExceededError("the emulator stood still"), now, grace), now);
+  EXPECT_EQ(KillDeadline(absl::UnavailableError("rank 1: killed"), now, grace), absl::Seconds(135));
+  EXPECT_EQ(KillDeadline(absl::DeadlineExceededError("the emulator stood still"), now, grace), now);
 }
 
 // Group 1 is lost at 10 s; half a second later what is left of it is ended, and nobody else.
@@ -33,7 +33,7 @@ TEST(Ending, WhatIsLeftOfALostGroupHasHalfASecond) {
   const std::vector<RunningWorker> workers = {
       {100, 0, {}}, {102, 1, {}}, {103, 1, {}}, {104, 2, {}}};
   const auto ended = [&](absl::Duration now) {
-    return WhomToEnd(workers, groups, now, absl::Seconds(30));
+    return WorkersToTerminate(workers, groups, now, absl::Seconds(30));
   };
   EXPECT_THAT(ended(absl::Seconds(10.5)), IsEmpty());
   EXPECT_THAT(ended(absl::Seconds(10.5) + kNanosecond), ElementsAre(102, 103));
@@ -44,7 +44,8 @@ TEST(Ending, WhoeverIsStoppedBeyondTheDeadlineIsEnded) {
   const absl::Duration deadline = absl::Seconds(30);
   const std::vector<RunningWorker> workers = {
       {100, 0, {}}, {101, 0, deadline}, {102, 1, deadline + kNanosecond}};
-  EXPECT_THAT(WhomToEnd(workers, GroupLives(2, {}), absl::Seconds(50), deadline), ElementsAre(102));
+  EXPECT_THAT(WorkersToTerminate(workers, GroupLives(2, {}), absl::Seconds(50), deadline),
+              ElementsAre(102));
 }
 
 // Two minutes to the nanosecond are no long life; five in a row that end sooner are too many.

@@ -19,16 +19,16 @@ nlohmann::json Killed(int rank) {
           {"message", "the worker was killed by signal 9"}};
 }
 
-TEST(FirstCause, NoFailureIsOk) {
-  FirstCause cause;
+TEST(RootCause, NoFailureIsOk) {
+  RootCause cause;
   cause.Observe({{"event", "step"}, {"rank", 0}, {"step", 3}});
   cause.Observe({{"event", "finished"}, {"rank", 0}});
   EXPECT_TRUE(cause.status().ok());
   EXPECT_EQ(cause.last_step(), 3);
 }
 
-TEST(FirstCause, OthersAreCountedAndTheLabIsNone) {
-  FirstCause cause;
+TEST(RootCause, OthersAreCountedAndTheLabIsNone) {
+  RootCause cause;
   cause.Observe({{"event", "step"}, {"rank", 2}, {"step", 5}});
   cause.Observe(Failed(2, "disk is full"));
   cause.Observe(Failed(1, "lost its peer"));
@@ -39,8 +39,8 @@ TEST(FirstCause, OthersAreCountedAndTheLabIsNone) {
                                 "rank 2 after step 5: disk is full (2 other ranks ended with it)"));
 }
 
-TEST(FirstCause, KilledWorkerIsTheCauseOfWhatItsPeersSaidBefore) {
-  FirstCause cause;
+TEST(RootCause, KilledWorkerIsTheCauseOfWhatItsPeersSaidBefore) {
+  RootCause cause;
   cause.Observe(Failed(0, "lost its peer"));
   cause.Observe(Killed(1));
   cause.Observe(Killed(0));  // by the lab, as the grace was over
@@ -49,8 +49,8 @@ TEST(FirstCause, KilledWorkerIsTheCauseOfWhatItsPeersSaidBefore) {
                                 "rank ended with it)"));
 }
 
-TEST(FirstCause, CodeSaysWhetherTheLossDivergedOrTheLinksWereOut) {
-  FirstCause diverged, invalid;
+TEST(RootCause, CodeSaysWhetherTheLossDivergedOrTheLinksWereOut) {
+  RootCause diverged, invalid;
   nlohmann::json event = Failed(0, "x");
   event["diverged"] = true;
   diverged.Observe(event);
@@ -67,7 +67,7 @@ TEST(EventStreamFailure, OnlyTheFirstLineOfAReasonIsTold) {
   ASSERT_EQ(pipe(ends), 0);
   FdEventSink(ends[1]).EmitFailure(0, 0, absl::InternalError("cause\nframe #0\nframe #1"));
   close(ends[1]);
-  FirstCause cause;
+  RootCause cause;
   ASSERT_TRUE(
       EventReader(ends[0]).Read([&](const nlohmann::json& event) { cause.Observe(event); }).ok());
   close(ends[0]);

@@ -37,7 +37,7 @@ class Place : public testing::Test {
   // A run that trained from step `first` to `steps`, wrote checkpoints, and ended as it says.
   int64_t Earlier(int64_t steps, const std::vector<int64_t>& checkpoints, RunStatus status,
                   int64_t first = 1) {
-    absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, false);
+    absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, false);
     EXPECT_TRUE(place.ok()) << place.status();
     std::vector<StepRow> rows;
     for (int64_t step = first; step <= steps; ++step) {
@@ -75,7 +75,7 @@ TEST_F(Place, WhatAnUnfinishedRunCanGoOnFromIsNeverTakenFromIt) {
   for (const RunStatus status : {RunStatus::kInterrupted, RunStatus::kFailed}) {
     row_.arm = std::string(ToString(status));
     Earlier(25, {10, 20}, status);
-    const absl::Status refused = PlaceRun(record_, row_, spec_, false).status();
+    const absl::Status refused = ClaimRun(record_, row_, spec_, false).status();
     EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("--resume"));
     EXPECT_THAT(std::string(refused.message()), HasSubstr("another --arm or --results"));
@@ -86,7 +86,7 @@ TEST_F(Place, WhatAnUnfinishedRunCanGoOnFromIsNeverTakenFromIt) {
 
 TEST_F(Place, CheckpointsOfAFinishedRunMakeRoomAndThatIsSaid) {
   Earlier(30, {10, 20}, RunStatus::kOk);
-  const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, false);
+  const absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, false);
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_EQ(place->run, 2);
   EXPECT_THAT(Files(), IsEmpty());
@@ -94,17 +94,17 @@ TEST_F(Place, CheckpointsOfAFinishedRunMakeRoomAndThatIsSaid) {
 }
 
 TEST_F(Place, ALivingRunIsLeftAloneByBothKindsOfStart) {
-  const absl::StatusOr<RunPlace> alive = PlaceRun(record_, row_, spec_, false);
+  const absl::StatusOr<RunPlace> alive = ClaimRun(record_, row_, spec_, false);
   ASSERT_TRUE(alive.ok());
   Record other = *Record::Open(scratch_.path() + "/results", Record::Mode::kWrite);
   for (const bool resume : {false, true}) {
-    const absl::Status refused = PlaceRun(other, row_, spec_, resume).status();
+    const absl::Status refused = ClaimRun(other, row_, spec_, resume).status();
     EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("process " + std::to_string(getpid())));
   }
   EXPECT_THAT(*record_.Runs(1), SizeIs(1));
   row_.arm = "b";  // the same spec under another name is another run with its own folder
-  EXPECT_TRUE(PlaceRun(other, row_, spec_, false).ok());
+  EXPECT_TRUE(ClaimRun(other, row_, spec_, false).ok());
 }
 
 TEST_F(Place, UnfinishedRunsAreTakenOverFailedOnesToo) {
@@ -112,7 +112,7 @@ TEST_F(Place, UnfinishedRunsAreTakenOverFailedOnesToo) {
        {RunStatus::kInterrupted, RunStatus::kFailed, RunStatus::kInvalid}) {
     row_.arm = std::string(ToString(status));
     const int64_t run = Earlier(25, {10, 20}, status);
-    const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
+    const absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, true);
     ASSERT_TRUE(place.ok()) << place.status();
     EXPECT_EQ(place->run, run);
     EXPECT_FALSE(place->finished);
@@ -126,7 +126,7 @@ TEST_F(Place, FinishedRunsAreToldAndNotTrained) {
        {RunStatus::kOk, RunStatus::kDiverged, RunStatus::kPartial, RunStatus::kInvalid}) {
     row_.arm = std::string(ToString(status));
     const int64_t run = Earlier(30, {10, 20}, status);
-    const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
+    const absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, true);
     ASSERT_TRUE(place.ok()) << place.status();
     EXPECT_TRUE(place->finished);
     EXPECT_EQ(place->run, run);
@@ -138,7 +138,7 @@ TEST_F(Place, FinishedRunsAreToldAndNotTrained) {
 
 TEST_F(Place, GoesOnFromWhatTheRecordHasCaughtUpWith) {
   Earlier(19, {10, 20}, RunStatus::kFailed);  // the steps of the second never reached the record
-  const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
+  const absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, true);
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_THAT(Files(), ElementsAre(10));
   EXPECT_THAT(place->notices,
@@ -148,19 +148,19 @@ TEST_F(Place, GoesOnFromWhatTheRecordHasCaughtUpWith) {
 TEST_F(Place, HashesOfAnEarlierKindAreToldOnceAndMarked) {
   const int64_t run = Earlier(20, {20}, RunStatus::kInterrupted);
   row_.facts[kHashFact] = kHashKind;
-  EXPECT_THAT(PlaceRun(record_, row_, spec_, true)->notices,
+  EXPECT_THAT(ClaimRun(record_, row_, spec_, true)->notices,
               ElementsAre(HasSubstr("run 1 has parameter hashes of another kind so far"),
                           HasSubstr("goes on after step 20")));
   EXPECT_EQ(record_.Run(run)->facts.at(kHashFact), kHashesOfTwoKinds);
   ASSERT_TRUE(record_.FinishRun(run, RunStatus::kInterrupted, "").ok());
-  EXPECT_THAT(PlaceRun(record_, row_, spec_, true)->notices,
+  EXPECT_THAT(ClaimRun(record_, row_, spec_, true)->notices,
               ElementsAre(HasSubstr("goes on after step 20")));
 }
 
 TEST_F(Place, GoesOnFromWhereTheCrossingsWereCounted) {
   Earlier(25, {10}, RunStatus::kFailed);
   Write(folder_, 20);
-  const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
+  const absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, true);
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_THAT(Files(), ElementsAre(10));
 }
@@ -181,7 +181,7 @@ TEST_F(Place, WhereGroupsComeAndGoEveryRoundSinceTheRunsFirstStepMustBeRecorded)
       row.members = "0";
       ASSERT_TRUE(record_.Add<RoundRow>(run, {&row, 1}).ok());
     }
-    const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
+    const absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, true);
     ASSERT_TRUE(place.ok()) << place.status();
     EXPECT_THAT(Files(), whole ? testing::Matcher<std::vector<int64_t>>(ElementsAre(20))
                                : testing::Matcher<std::vector<int64_t>>(IsEmpty()));
@@ -195,29 +195,29 @@ TEST_F(Place, CheckpointsOfAnotherRecordMakeAPartialRun) {
   std::filesystem::remove(scratch_.path() + "/results/longhaul.sqlite-shm");
   Record fresh = *Record::Open(scratch_.path() + "/results", Record::Mode::kWrite);
   row_.experiment_id = *fresh.BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
-  EXPECT_TRUE(absl::IsFailedPrecondition(PlaceRun(fresh, row_, spec_, false).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(ClaimRun(fresh, row_, spec_, false).status()));
   {
-    const absl::StatusOr<RunPlace> place = PlaceRun(fresh, row_, spec_, true);
+    const absl::StatusOr<RunPlace> place = ClaimRun(fresh, row_, spec_, true);
     ASSERT_TRUE(place.ok()) << place.status();
     EXPECT_EQ(fresh.Run(place->run)->facts.at(kPartialFromFact), "21");
     EXPECT_THAT(place->notices, ElementsAre(HasSubstr("partial, steps 21 to 30")));
     ASSERT_TRUE(fresh.FinishRun(place->run, RunStatus::kInterrupted, "killed").ok());
   }
   // Killed before its first own checkpoint it goes on from the same place.
-  const absl::StatusOr<RunPlace> again = PlaceRun(fresh, row_, spec_, true);
+  const absl::StatusOr<RunPlace> again = ClaimRun(fresh, row_, spec_, true);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->run, 1);
   EXPECT_THAT(Files(), ElementsAre(20));
 }
 
 TEST_F(Place, NothingToResumeStartsAtTheBeginningAndSaysSo) {
-  const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
+  const absl::StatusOr<RunPlace> place = ClaimRun(record_, row_, spec_, true);
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_THAT(place->notices, ElementsAre(HasSubstr("nothing to resume")));
   RunSpec none = spec_;
   none.checkpoint.every_steps = 0;
   row_.arm = "b";
-  EXPECT_TRUE(absl::IsInvalidArgument(PlaceRun(record_, row_, none, true).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ClaimRun(record_, row_, none, true).status()));
 }
 
 TEST_F(Place, LinksOfTheEarlierPartAreKept) {
@@ -229,7 +229,7 @@ TEST_F(Place, LinksOfTheEarlierPartAreKept) {
                     .ok = false,
                     .why = "slow"};
   ASSERT_TRUE(record_.Add<LinkRow>(run, {&bad, 1}).ok());
-  ASSERT_TRUE(PlaceRun(record_, row_, spec_, true).ok());
+  ASSERT_TRUE(ClaimRun(record_, row_, spec_, true).ok());
   EXPECT_EQ(record_.Run(run)->facts.at(kEarlierLinksFact), "link 0 > 1: slow");
 }
 

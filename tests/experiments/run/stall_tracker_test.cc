@@ -1,5 +1,5 @@
 // Who stood still, on a clock of the test's own.
-#include "experiments/run/standstill.h"
+#include "experiments/run/stall_tracker.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,13 +12,13 @@ namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(500);
 
-absl::Duration Lasted(const StandstillWatch& watch) {
+absl::Duration Lasted(const StallTracker& watch) {
   const auto longest = watch.Longest();
   return longest ? longest->lasted : absl::ZeroDuration();
 }
 
-TEST(StandstillWatch, CountsFromTheFirstLookThatSawItStill) {
-  StandstillWatch watch(kInterval);
+TEST(StallTracker, CountsFromTheFirstLookThatSawItStill) {
+  StallTracker watch(kInterval);
   absl::Duration now = absl::Seconds(100);
   for (int look = 0; look <= 6; ++look, now += kInterval) {
     watch.Look(now);
@@ -30,8 +30,8 @@ TEST(StandstillWatch, CountsFromTheFirstLookThatSawItStill) {
   EXPECT_EQ(Lasted(watch), absl::Seconds(2));
 }
 
-TEST(StandstillWatch, WhoMovesOnceStartsAnew) {
-  StandstillWatch watch(kInterval);
+TEST(StallTracker, WhoMovesOnceStartsAnew) {
+  StallTracker watch(kInterval);
   absl::Duration now;
   for (const bool still : {true, true, false, true, true}) {
     watch.Look(now += kInterval);
@@ -40,8 +40,8 @@ TEST(StandstillWatch, WhoMovesOnceStartsAnew) {
   EXPECT_EQ(Lasted(watch), kInterval);
 }
 
-TEST(StandstillWatch, TheFirstToStopIsNamed) {
-  StandstillWatch watch(kInterval);
+TEST(StallTracker, TheFirstToStopIsNamed) {
+  StallTracker watch(kInterval);
   absl::Duration now;
   for (int look = 0; look < 6; ++look) {
     watch.Look(now += kInterval);
@@ -52,8 +52,8 @@ TEST(StandstillWatch, TheFirstToStopIsNamed) {
   EXPECT_EQ(watch.Longest()->who, 2);
 }
 
-TEST(StandstillWatch, WhoIsGoneIsForgotten) {
-  StandstillWatch watch(kInterval);
+TEST(StallTracker, WhoIsGoneIsForgotten) {
+  StallTracker watch(kInterval);
   watch.Look(absl::Seconds(1));
   watch.Saw(1, true);
   watch.Look(absl::Seconds(1.5));
@@ -64,8 +64,8 @@ TEST(StandstillWatch, WhoIsGoneIsForgotten) {
 }
 
 // Ctrl-Z stops the watcher too: what it missed is nobody's standstill.
-TEST(StandstillWatch, BlamesNobodyForTheTimeThatItMissed) {
-  StandstillWatch watch(kInterval);
+TEST(StallTracker, BlamesNobodyForTheTimeThatItMissed) {
+  StallTracker watch(kInterval);
   watch.Look(absl::Seconds(10));
   watch.Saw(1, true);
   watch.Look(absl::Seconds(100));
@@ -78,9 +78,9 @@ TEST(StandstillWatch, BlamesNobodyForTheTimeThatItMissed) {
 
 // A look that is a whole interval late is that of a busy machine; later than that the watcher stood
 // still itself, and all that it missed is taken off.
-TEST(StandstillWatch, AWholeIntervalLateIsStillCounted) {
+TEST(StallTracker, AWholeIntervalLateIsStillCounted) {
   const auto lasted = [](absl::Duration until_next) {
-    StandstillWatch watch(kInterval);
+    StallTracker watch(kInterval);
     for (const absl::Duration now : {absl::Seconds(10), absl::Seconds(10) + until_next}) {
       watch.Look(now);
       watch.Saw(1, true);
@@ -107,7 +107,7 @@ TEST(StateLetter, IsBehindTheNameWhateverThatHolds) {
 }
 
 // A chain as a lab's: keeper, first process, links, worker. Each dies with the one before it.
-TEST(LabWatch, NamesAStoppedProcessWithItsRank) {
+TEST(LabMonitor, NamesAStoppedProcessWithItsRank) {
   int pids[2];
   ASSERT_EQ(pipe(pids), 0);
   const pid_t keeper = fork();
@@ -129,7 +129,7 @@ TEST(LabWatch, NamesAStoppedProcessWithItsRank) {
   pid_t worker = -1;
   ASSERT_EQ(read(pids[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
   usleep(100'000);  // its exec
-  LabWatch watch(keeper, LabWatch::Kind::kLab, kInterval);
+  LabMonitor watch(keeper, LabMonitor::Kind::kLab, kInterval);
   EXPECT_FALSE(watch.Look(absl::Seconds(1)).has_value());
   kill(worker, SIGSTOP);
   usleep(50'000);

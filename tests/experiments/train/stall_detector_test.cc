@@ -5,17 +5,17 @@
 #include <unistd.h>
 
 #include "absl/time/clock.h"
-#include "experiments/train/stillness.h"
+#include "experiments/train/stall_detector.h"
 
 namespace longhaul {
 namespace {
 
 // Exit status of a process that lets `body` run beside its meter: how long it stood still, in units
 // of 0.1 s.
-int TenthsStill(void (*body)(StillnessMeter&)) {
+int TenthsStill(void (*body)(StallDetector&)) {
   const pid_t child = fork();
   if (child == 0) {
-    StillnessMeter meter;
+    StallDetector meter;
     meter.Restart();
     body(meter);
     _exit(static_cast<int>(meter.Longest() / absl::Milliseconds(100)));
@@ -28,8 +28,8 @@ int TenthsStill(void (*body)(StillnessMeter&)) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(StillnessMeter, AStoppedProcessKnowsForHowLong) {
-  const int tenths = TenthsStill([](StillnessMeter&) {
+TEST(StallDetector, AStoppedProcessKnowsForHowLong) {
+  const int tenths = TenthsStill([](StallDetector&) {
     raise(SIGSTOP);
     absl::SleepFor(absl::Milliseconds(300));  // its thread has woken since
   });
@@ -37,12 +37,12 @@ TEST(StillnessMeter, AStoppedProcessKnowsForHowLong) {
   EXPECT_LE(tenths, 30);
 }
 
-TEST(StillnessMeter, AskedAtOnceAfterTheStopItKnowsToo) {
-  EXPECT_GE(TenthsStill([](StillnessMeter&) { raise(SIGSTOP); }), 8);
+TEST(StallDetector, AskedAtOnceAfterTheStopItKnowsToo) {
+  EXPECT_GE(TenthsStill([](StallDetector&) { raise(SIGSTOP); }), 8);
 }
 
-TEST(StillnessMeter, ABusyProcessDoesNotStandStill) {
-  EXPECT_LE(TenthsStill([](StillnessMeter&) {
+TEST(StallDetector, ABusyProcessDoesNotStandStill) {
+  EXPECT_LE(TenthsStill([](StallDetector&) {
               const absl::Time end = absl::Now() + absl::Milliseconds(500);
               while (absl::Now() < end) {
               }
@@ -50,8 +50,8 @@ TEST(StillnessMeter, ABusyProcessDoesNotStandStill) {
             3);
 }
 
-TEST(StillnessMeter, WhatWasBeforeARestartIsForgotten) {
-  EXPECT_LE(TenthsStill([](StillnessMeter& meter) {
+TEST(StallDetector, WhatWasBeforeARestartIsForgotten) {
+  EXPECT_LE(TenthsStill([](StallDetector& meter) {
               raise(SIGSTOP);
               meter.Restart();
             }),
@@ -60,10 +60,10 @@ TEST(StillnessMeter, WhatWasBeforeARestartIsForgotten) {
 
 // Stopped for 0.4 s of every 0.5 s, as a machine does that is short of something: never for the 0.5 s
 // that make a run invalid.
-TEST(StillnessMeter, ManyShortStopsAddUp) {
+TEST(StallDetector, ManyShortStopsAddUp) {
   const pid_t child = fork();
   if (child == 0) {
-    StillnessMeter meter;
+    StallDetector meter;
     absl::SleepFor(absl::Seconds(3));
     const double share = meter.Disturbed().still;
     _exit(meter.Longest() >= absl::Seconds(2) ? 255 : static_cast<int>(100 * share));

@@ -19,9 +19,9 @@ absl::Duration LookInterval(absl::Duration deadline);
 // Who has stood still, and for how long, from looks at regular intervals. Pure: time is given.
 // A look that comes late says that the watcher itself was stopped, perhaps together with what it
 // watches (Ctrl-Z): nobody is blamed for the time that it missed.
-class StandstillWatch {
+class StallTracker {
  public:
-  explicit StandstillWatch(absl::Duration interval) : interval_(interval) {}
+  explicit StallTracker(absl::Duration interval) : interval_(interval) {}
 
   void Look(absl::Duration now);         // begins a look; `now` on one monotonic clock
   void Saw(int64_t who, bool is_still);  // in this look; who is not seen in a look is forgotten
@@ -63,11 +63,11 @@ bool StandsStill(char state);
 
 // Looks at the processes of one run from outside: the run's only one over loopback; in a lab the
 // keeper, the first process, the one with the emulator and its workers.
-class LabWatch {
+class LabMonitor {
  public:
   enum class Kind { kOneProcess, kLab };
   // `first`: the child of the command.
-  LabWatch(pid_t first, Kind kind, absl::Duration interval);
+  LabMonitor(pid_t first, Kind kind, absl::Duration interval);
 
   struct Finding {
     pid_t pid;        // as the command sees it
@@ -82,7 +82,7 @@ class LabWatch {
  private:
   const pid_t first_;
   const Kind kind_;
-  StandstillWatch watch_;
+  StallTracker watch_;
 };
 
 // Exit status of a lab that ended because the command, its recorder, stood still.

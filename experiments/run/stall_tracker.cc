@@ -1,4 +1,4 @@
-#include "experiments/run/standstill.h"
+#include "experiments/run/stall_tracker.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -83,7 +83,7 @@ absl::Duration LookInterval(absl::Duration deadline) {
   return std::clamp(deadline / 8, absl::Milliseconds(50), absl::Seconds(1));
 }
 
-void StandstillWatch::Look(absl::Duration now) {
+void StallTracker::Look(absl::Duration now) {
   const absl::Duration missed = now_ ? now - *now_ - interval_ : absl::ZeroDuration();
   if (missed > interval_) {
     for (auto& [who, still] : still_) still.since += missed;
@@ -93,7 +93,7 @@ void StandstillWatch::Look(absl::Duration now) {
   ++look_;
 }
 
-void StandstillWatch::Saw(int64_t who, bool is_still) {
+void StallTracker::Saw(int64_t who, bool is_still) {
   if (!is_still) {
     still_.erase(who);
     return;
@@ -101,7 +101,7 @@ void StandstillWatch::Saw(int64_t who, bool is_still) {
   still_.try_emplace(who, Still{*now_, look_}).first->second.look = look_;
 }
 
-std::optional<StandstillWatch::Standstill> StandstillWatch::Longest() const {
+std::optional<StallTracker::Standstill> StallTracker::Longest() const {
   std::optional<Standstill> longest;
   for (const auto& [who, still] : still_) {
     if (still.look != look_) continue;
@@ -127,10 +127,10 @@ std::optional<char> StateLetter(const std::string& stat) {
 
 bool StandsStill(char state) { return state == 'T' || state == 't'; }
 
-LabWatch::LabWatch(pid_t first, Kind kind, absl::Duration interval)
+LabMonitor::LabMonitor(pid_t first, Kind kind, absl::Duration interval)
     : first_(first), kind_(kind), watch_(interval) {}
 
-std::optional<LabWatch::Finding> LabWatch::Look(absl::Duration now) {
+std::optional<LabMonitor::Finding> LabMonitor::Look(absl::Duration now) {
   std::map<pid_t, std::string> all;
   if (kind_ == Kind::kOneProcess) {
     all[first_] = "the run's process";
@@ -152,7 +152,7 @@ std::optional<LabWatch::Finding> LabWatch::Look(absl::Duration now) {
     states[pid] = *state;
     watch_.Saw(pid, StandsStill(*state));
   }
-  const std::optional<StandstillWatch::Standstill> longest = watch_.Longest();
+  const std::optional<StallTracker::Standstill> longest = watch_.Longest();
   if (!longest) return std::nullopt;
   const auto pid = static_cast<pid_t>(longest->who);
   const std::string& who = all[pid];
@@ -176,7 +176,7 @@ CommandWatch::~CommandWatch() {
 void CommandWatch::Main() {
   const absl::Duration interval = LookInterval(deadline_);
   const timespec wait = absl::ToTimespec(interval);
-  StandstillWatch watch(interval);
+  StallTracker watch(interval);
   pollfd stop{stop_.get(), POLLIN, 0};
   while (ppoll(&stop, 1, &wait, nullptr) <= 0) {
     watch.Look(MonotonicClock().Now());

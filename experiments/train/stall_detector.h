@@ -40,12 +40,12 @@ struct Disturbance {
 // Notices when this process does not run: a thread wakes ten times a second and sees how late it
 // is. Stopped, frozen or swapped out, all its threads are. A core that is merely busy gives it its
 // turn soon enough.
-class StillnessMeter {
+class StallDetector {
  public:
-  StillnessMeter();
-  ~StillnessMeter();
-  StillnessMeter(const StillnessMeter&) = delete;
-  StillnessMeter& operator=(const StillnessMeter&) = delete;
+  StallDetector();
+  ~StallDetector();
+  StallDetector(const StallDetector&) = delete;
+  StallDetector& operator=(const StallDetector&) = delete;
 
   void Restart();  // forgets what it has seen
   // The longest time since Restart() that the thread did not run though it was to.

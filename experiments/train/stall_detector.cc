@@ -1,4 +1,4 @@
-#include "experiments/train/stillness.h"
+#include "experiments/train/stall_detector.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -55,19 +55,19 @@ std::optional<StolenTicks> Stolen() {
   return StolenIn(first);
 }
 
-StillnessMeter::StillnessMeter() : stop_(eventfd(0, EFD_CLOEXEC)) {
+StallDetector::StallDetector() : stop_(eventfd(0, EFD_CLOEXEC)) {
   Restart();
   if (!stop_.ok()) return;
   thread_ = ThreadWithoutSignals([this] { Main(); });
 }
 
-StillnessMeter::~StillnessMeter() {
+StallDetector::~StallDetector() {
   if (!thread_.joinable()) return;
   eventfd_write(stop_.get(), 1);
   thread_.join();
 }
 
-void StillnessMeter::Restart() {
+void StallDetector::Restart() {
   const std::lock_guard lock(mu_);
   longest_ = sum_ = absl::ZeroDuration();
   begun_ = MonotonicClock().Now();
@@ -76,13 +76,13 @@ void StillnessMeter::Restart() {
   stolen_at_begin_ = Stolen();
 }
 
-absl::Duration StillnessMeter::Longest() {
+absl::Duration StallDetector::Longest() {
   const std::lock_guard lock(mu_);
   Woke(MonotonicClock().Now());  // it may be asked before the thread has had its turn again
   return longest_;
 }
 
-Disturbance StillnessMeter::Disturbed() {
+Disturbance StallDetector::Disturbed() {
   const std::lock_guard lock(mu_);
   const absl::Duration now = MonotonicClock().Now();
   Woke(now);
@@ -102,13 +102,13 @@ Disturbance StillnessMeter::Disturbed() {
   return out;
 }
 
-void StillnessMeter::Woke(absl::Duration now) {
+void StallDetector::Woke(absl::Duration now) {
   longest_ = std::max(longest_, now - due_);
   if (now - due_ >= kNoticedStillness) sum_ += now - due_;
   due_ = std::max(due_, now);
 }
 
-void StillnessMeter::Main() {
+void StallDetector::Main() {
   const timespec interval = absl::ToTimespec(kInterval);
   pollfd stop{stop_.get(), POLLIN, 0};
   while (ppoll(&stop, 1, &interval, nullptr) <= 0) {

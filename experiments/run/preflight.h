@@ -28,9 +28,9 @@ std::vector<ResourcePlan> LargestTogether(std::vector<PlannedLoad> all, const Po
 // Everything that can be found wrong with a run before anything of it exists: that this machine has
 // the memory and the threads, that the data can be read, that the trainer takes them.
 // ResourceExhausted, InvalidArgument, or what the corpus says.
-absl::Status CheckFirst(const RunSpec& spec);
+absl::Status Preflight(const RunSpec& spec);
 // The same of each run of a campaign, and of the largest that `limits` let run at a time together;
 // the message names the arm.
-absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits);
+absl::Status Preflight(const CampaignSpec& campaign, const PoolLimits& limits);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-#include "experiments/run/check_first.h"
+#include "experiments/run/preflight.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -140,7 +140,7 @@ std::vector<ResourcePlan> LargestTogether(std::vector<PlannedLoad> all, const Po
   return together;
 }
 
-absl::Status CheckFirst(const RunSpec& spec) {
+absl::Status Preflight(const RunSpec& spec) {
   if (spec.program) return CheckProgram(spec);
   RETURN_IF_ERROR(CheckLinks(spec));
   RETURN_IF_ERROR(CheckCodecsFit(spec));
@@ -156,7 +156,7 @@ absl::Status CheckFirst(const RunSpec& spec) {
   });
 }
 
-absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) {
+absl::Status Preflight(const CampaignSpec& campaign, const PoolLimits& limits) {
   for (const PlannedRun& run : campaign.runs) {
     if (!run.spec.program || run.seed != campaign.seeds.front()) break;
     if (absl::Status s = CheckProgram(run.spec); !s.ok()) return In("arm '" + run.arm + "'", s);

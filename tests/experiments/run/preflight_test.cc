@@ -1,5 +1,5 @@
 // What is found before a run starts: in one line, and nothing is left behind.
-#include "experiments/run/check_first.h"
+#include "experiments/run/preflight.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
