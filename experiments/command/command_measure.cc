@@ -98,14 +98,15 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
   row.budget_fraction = planned.budget_fraction;
   row.git_revision = row.host = row.kernel = row.torch_version = row.cpu = row.isa = "";
   row.facts[kLossesFact] = losses.sha256;
-  if (loss.untrained_price)
+  if (loss.untrained_price) {
     row.facts[kUntrainedPriceFact] = fmt::format("{}", *loss.untrained_price);
+  }
   ASSIGN_OR_RETURN(const int64_t run, record.BeginRun(row));
   std::vector<std::pair<EvalCodec, double>> evaluations = {{EvalCodec::kOff, loss.off}};
   if (loss.on) evaluations.emplace_back(EvalCodec::kOn, *loss.on);
   for (const auto& [codec, nat] : evaluations) {
-    const EvaluationRow evaluation{Steps(planned.spec), codec, nat, 0, 0};
-    RETURN_IF_ERROR(record.AddEvaluation(run, evaluation));
+    RETURN_IF_ERROR(
+        record.Add(run, std::vector<EvaluationRow>{{Steps(planned.spec), codec, nat, 0, 0}}));
   }
   return record.FinishRun(run, RunStatus::kOk, "losses read from a file; nothing was trained");
 }

@@ -103,8 +103,7 @@ void AddSpecCommand(CLI::App& app, int* exit_status) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("spec", "List every key of a run spec with its meaning");
   command->group("Data and codecs");
-  command->footer("Example:
-  longhaul spec --json");
+  command->footer("Example:\n  longhaul spec --json");
   command->add_flag("--json", *json, kJsonHelp);
   command->callback([json, exit_status] {
     PrintKeys(*json);
