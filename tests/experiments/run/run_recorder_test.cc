@@ -20,7 +20,7 @@ using testing::SizeIs;
 // Two stages, one group, three steps.
 RunSpec ThreeSteps() {
   RunSpec spec{};
-  spec.model = {"gpt", 4, 64, 4, 32, 256};
+  spec.model = {{.blocks = 4, .width = 64, .heads = 4, .context = 32, .vocab = 256}};
   spec.train.steps = 3;
   spec.train.batch_rows = 8;
   spec.train.microbatches = 2;

@@ -11,7 +11,7 @@ using testing::HasSubstr;
 
 RunSpec SmallSpec() {
   RunSpec spec{};
-  spec.model = {"gpt", 4, 64, 4, 32, 256};
+  spec.model = {{.blocks = 4, .width = 64, .heads = 4, .context = 32, .vocab = 256}};
   spec.train.steps = 10;
   spec.train.batch_rows = 8;
   spec.train.microbatches = 2;
