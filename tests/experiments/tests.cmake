@@ -92,7 +92,7 @@ if(LONGHAUL_FUZZERS)
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
   longhaul_library(fuzzed_specs HEADERS base JOIN 12 SRCS ${specs}
-    ${PROJECT_SOURCE_DIR}/experiments/record/record_names.cc ${PROJECT_SOURCE_DIR}/experiments/record/file_contents.cc
+    ${PROJECT_SOURCE_DIR}/experiments/record/file_contents.cc
     PUBLIC absl::statusor fmt::fmt
     PRIVATE longhaul::compressors longhaul::pp_schedule longhaul::sha256 longhaul_fuzzed_links)
 endif()
