@@ -111,7 +111,6 @@ class Outbox {
   Queue fresh_;     // nothing sent yet, in order of submission
   Queue running_;   // bulk messages of which some packets have gone, round robin
   Queue unready_;   // the same, of which nothing that is left is ready
-  int exempt_ = 0;  // messages in the queues that need no credit
   bool running_next_ = false;
   bool pumping_ = false;
   int64_t in_flight_ = 0;
