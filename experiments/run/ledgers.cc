@@ -180,15 +180,25 @@ void FaultLedger::SeeFault(FaultRow fault) {
   const bool joins = fault.what == "join" && CameOrWent(fault);
   const bool lost = CameOrWent(fault) && !joins;
   if (lost) fault.lost_tokens = std::exchange(unsynced_tokens_[fault.group_index], 0);
-  if (lost || joins) {
+  if (lost || joins) groups_.insert(fault.group_index);
+  // What the plan says happens once, however many lives come to its step.
+  const auto known = std::find_if(planned_.begin(), planned_.end(), [&](const FaultRow& earlier) {
+    return earlier.step == fault.step && earlier.what == fault.what &&
+           earlier.place == fault.place && earlier.said == fault.said;
+  });
+  if (known != planned_.end()) {
+    fault.number = known->number;
+  } else if (lost || joins) {
     ++came_or_went_;
-    groups_.insert(fault.group_index);
   }
   faults_.push_back({.row = std::move(fault), .at = now_(), .waits = lost || joins});
 }
 
 void FaultLedger::SeeEarlier(std::span<const FaultRow> faults) {
-  earlier_ = static_cast<int64_t>(faults.size());
+  for (const FaultRow& fault : faults) {
+    earlier_ = std::max(earlier_, fault.number + 1);
+    if (fault.said == kByPlan) planned_.push_back(fault);
+  }
   came_or_went_ += std::count_if(faults.begin(), faults.end(), CameOrWent);
 }
 

@@ -92,7 +92,8 @@ class FaultLedger {
   std::vector<InjectedFault> faults_;           // by number, without the earlier ones
   std::map<int64_t, int64_t> unsynced_tokens_;  // by group, since its last outer step
   std::map<int64_t, int64_t> group_step_;       // by group, the last one seen
-  int64_t earlier_ = 0;                         // rows before it was resumed
+  int64_t earlier_ = 0;                         // numbers taken before it was resumed
+  std::vector<FaultRow> planned_;               // of outer.schedule, before it was resumed
   int64_t came_or_went_ = 0;
   std::set<int64_t> groups_;
 };

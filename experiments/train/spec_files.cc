@@ -84,7 +84,8 @@ absl::StatusOr<std::string> StampOf(const std::string& path, int64_t* bytes) {
     return absl::NotFoundError(fmt::format("{}: {}", path, strerror(errno)));
   }
   if (!S_ISREG(facts.st_mode)) {
-    return absl::FailedPreconditionError(path + ": no regular file");
+    return absl::FailedPreconditionError(
+        path + (S_ISDIR(facts.st_mode) ? ": a folder; want a file" : ": no regular file"));
   }
   *bytes = facts.st_size;
   return fmt::format("{} {} {} {} {}.{} {}.{}\n", path, facts.st_size, facts.st_dev, facts.st_ino,

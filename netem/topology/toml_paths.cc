@@ -23,6 +23,16 @@ PathSpec DirectPath() {
           .jitter = absl::ZeroDuration()};
 }
 
+std::optional<absl::Duration> MillisecondsAt(TableReader& t, const std::string& key) {
+  const auto ms = t.Get<double>(key);
+  if (!ms) return std::nullopt;
+  if (!std::isfinite(*ms)) {
+    t.FailAt(key, fmt::format("{} is {}; want a finite number of milliseconds", key, *ms));
+    return std::nullopt;
+  }
+  return absl::Milliseconds(*ms);
+}
+
 // Of the queue before a rate; `prefix` is "" or "access_".
 QueueManagement ReadManagement(TableReader& t, const std::string& prefix) {
   QueueManagement aqm;
@@ -34,9 +44,9 @@ QueueManagement ReadManagement(TableReader& t, const std::string& prefix) {
   t.Allow(prefix + "ecn", &aqm.ecn);
   for (const auto& [key, time] : {std::pair{prefix + "aqm_target_ms", &aqm.target},
                                   {prefix + "aqm_interval_ms", &aqm.interval}}) {
-    const auto ms = t.Get<double>(key);
-    if (!ms) continue;
-    *time = absl::Milliseconds(*ms);
+    const auto given = MillisecondsAt(t, key);
+    if (!given) continue;
+    *time = *given;
     if (aqm.kind == QueueManagement::Kind::kDropTail) {
       t.Fail(key, fmt::format("without {}aqm", prefix));
     }
@@ -100,7 +110,7 @@ bool IsSecond(TableReader& t, const std::string& key, std::string_view first,
 }
 
 void SetImpairment(TableReader& t, PathSpec& path) {
-  if (const auto jitter = t.Get<double>("jitter_ms")) path.jitter = absl::Milliseconds(*jitter);
+  if (const auto jitter = MillisecondsAt(t, "jitter_ms")) path.jitter = *jitter;
   const bool has_shape = t.Has("jitter_shape"), has_order = t.Has("jitter_order");
   const bool uniform = IsSecond(t, "jitter_shape", "normal", "uniform");
   const bool free = IsSecond(t, "jitter_order", "keep", "free");
@@ -208,13 +218,13 @@ std::optional<PathSpec> ReadProfile(TableReader& t, const std::string& key) {
 
 PathSpec ReadFigures(TableReader& t) {
   PathSpec path = FiguresWithoutDelay(t);
-  const auto rtt = t.Get<double>("rtt_ms"), delay = t.Get<double>("delay_ms");
+  const auto rtt = MillisecondsAt(t, "rtt_ms"), delay = MillisecondsAt(t, "delay_ms");
   if (rtt && delay) {
     t.FailAt("", "rtt_ms and delay_ms are both given; a delay is half an RTT");
   }
-  if (rtt) path.delay = absl::Milliseconds(*rtt) / 2;
-  if (delay) path.delay = absl::Milliseconds(*delay);
-  if (!rtt && !delay && !t.Has("profile")) {
+  if (rtt) path.delay = *rtt / 2;
+  if (delay) path.delay = *delay;
+  if (!t.Has("rtt_ms") && !t.Has("delay_ms") && !t.Has("profile")) {
     t.FailAt("", "a path needs a profile, rtt_ms or delay_ms");
   }
   return path;

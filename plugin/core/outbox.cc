@@ -20,7 +20,6 @@ Outbox::~Outbox() = default;
 
 void Outbox::Submit(std::shared_ptr<OutMessage> message) {
   if (!failure_.ok()) return End(message, failure_);
-  exempt_ += message->exempt;
   fresh_.push_back(std::move(message));
   Pump();
 }
@@ -29,7 +28,6 @@ void Outbox::Continue(const std::shared_ptr<OutMessage>& message) {
   const auto found = std::find(unready_.begin(), unready_.end(), message);
   if (found != unready_.end() && NextBytes(*message) > 0) {
     unready_.erase(found);
-    exempt_ += message->exempt;
     running_.push_back(message);
     Pump();
   }
@@ -75,9 +73,7 @@ void Outbox::Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why
     if (queue == &unready_) {
       unready_.erase(found);
       running_.push_back(std::move(notice));
-      ++exempt_;
     } else {
-      exempt_ += 1 - message->exempt;
       *found = std::move(notice);
     }
     break;
@@ -87,15 +83,10 @@ void Outbox::Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why
 }
 
 void Outbox::Exempt(absl::FunctionRef<bool(const PacketHeader&)> wanted) {
-  for (Queue* queue : {&fresh_, &running_}) {
+  for (Queue* queue : {&fresh_, &running_, &unready_}) {
     for (const std::shared_ptr<OutMessage>& message : *queue) {
-      if (message->exempt || !wanted(message->header)) continue;
-      message->exempt = true;
-      ++exempt_;
+      if (wanted(message->header)) message->exempt = true;
     }
-  }
-  for (const std::shared_ptr<OutMessage>& message : unready_) {
-    if (wanted(message->header)) message->exempt = true;
   }
   Pump();
 }
@@ -115,7 +106,6 @@ void Outbox::Fail(absl::Status why) {
     queue->clear();
   }
   fresh_.clear();
-  exempt_ = 0;
   for (const std::shared_ptr<OutMessage>& message : all) End(message, failure_);
 }
 
@@ -172,7 +162,6 @@ bool Outbox::SendOne(Queue& queue) {
   auto chosen = queue.begin();
   if (chosen == queue.end()) return false;
   if (!HasCredit(**chosen)) {
-    if (exempt_ == 0) return false;
     chosen = std::find_if(queue.begin(), queue.end(), [](const auto& m) { return m->exempt; });
     if (chosen == queue.end()) return false;
   }
@@ -182,9 +171,8 @@ bool Outbox::SendOne(Queue& queue) {
   message->all_sent = after == message->payload.size();
   if (!message->all_sent && after < message->ready_bytes) {
     running_.push_back(message);
-  } else {
-    exempt_ -= message->exempt;
-    if (!message->all_sent) unready_.push_back(message);
+  } else if (!message->all_sent) {
+    unready_.push_back(message);
   }
   SendPacket(message);
   return true;

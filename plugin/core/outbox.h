@@ -108,10 +108,9 @@ class Outbox {
   const std::function<void(absl::Status)> lost_;
   Link* link_ = nullptr;
   absl::Status failure_;
-  Queue fresh_;     // nothing sent yet, in order of submission
-  Queue running_;   // bulk messages of which some packets have gone, round robin
-  Queue unready_;   // the same, of which nothing that is left is ready
-  int exempt_ = 0;  // messages in the queues that need no credit
+  Queue fresh_;    // nothing sent yet, in order of submission
+  Queue running_;  // bulk messages of which some packets have gone, round robin
+  Queue unready_;  // the same, of which nothing that is left is ready
   bool running_next_ = false;
   bool pumping_ = false;
   int64_t in_flight_ = 0;

@@ -29,27 +29,30 @@ def verdict_text(arm: Arm) -> str:
 
 def _arms_grid(a):
     """The arms with the codec off at evaluation and, where a boundary has one, on: first what a boundary costs in nat, q
-    last."""
+    last. With P and rho, two tables: one would be wider than a screen."""
     arms = [arm for arm in a.arms if arm.role == "arm"]
     priced = any(arm.price for arm in arms)
-    table = Table(columns="arm | forward / backward | S | n | codec | delta nat | a boundary, nat")
-    table.add_columns("P/boundary | rho" if priced else [])
-    table.add_columns("eta | K | q | against 0.995")
+    costs = Table(columns="arm | forward / backward | S | n | codec | delta nat | a boundary, nat")
+    costs.add_columns("P/boundary | rho" if priced else [])
+    shares = Table(columns="arm | codec" if priced else [])
+    shares.add_columns("eta | K | q | against 0.995")
     for arm in arms:
-        head = (arm.name, arm.codecs, arm.stages, arm.off.seeds if arm.off else arm.seeds)
-        blank = [none("")] * 2 if priced else []
-        if not arm.off:
-            table.add(*head, "off", cell(arm.delta_alone, 3), none(), *blank, none(), arm.crossings, none(), arm.note)
-            continue
         for evaluation, e in (("off", arm.off), ("on", arm.on if arm.crossings else None)):
-            if not e:
-                continue
             off = evaluation == "off"
-            prices = [cell(arm.a_boundary(arm.price), 4), cell(arm.rho, 2)] if priced and not off else blank
-            table.add(*(head if off else ("", "", none(""), none(""))), evaluation, cell(e.delta_nat, 3),
-                      cell(arm.a_boundary(e.delta_nat), 4), *prices, cell(e.eta, 2),
-                      arm.crossings if off else none(""), cell(e.q, 4), verdict_text(arm) if off else "")
-    return grid_text(table)
+            if not off and not (e and arm.off):
+                continue
+            head = (arm.name, arm.codecs, arm.stages, e.seeds if e else arm.seeds) if off else ("", "", none(""), none(""))
+            cost = [cell(e.delta_nat, 3), cell(arm.a_boundary(e.delta_nat), 4)] if e else [cell(arm.delta_alone, 3), none()]
+            if priced:
+                cost += [none("")] * 2 if off else [cell(arm.a_boundary(arm.price), 4), cell(arm.rho, 2)]
+            share = [cell(e.eta, 2) if e else none(), arm.crossings if off else none(""), cell(e.q, 4) if e else none(),
+                     (verdict_text(arm) if e else arm.note) if off else ""]
+            costs.add(*head, evaluation, *cost, *([] if priced else share))
+            if priced:
+                shares.add(head[0], evaluation, *share)
+    if not priced:
+        costs.columns += shares.columns
+    return grid_text(costs) + ("\n" + grid_text(shares) if priced else "")
 
 
 def _family_lines(family: Family):

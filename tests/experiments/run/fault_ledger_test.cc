@@ -105,5 +105,20 @@ TEST_F(Ledger, WhatCostsTimeAloneIsNoLossAndEarlierFaultsKeepTheirNumbers) {
   EXPECT_EQ(rows[0].number, 1);
 }
 
+TEST_F(Ledger, WhatThePlanSaysIsOneFaultHoweverManyLivesComeToIt) {
+  FaultRow earlier{.number = 4, .step = 16};
+  earlier.what = "leave";
+  earlier.group_index = 2;
+  earlier.said = kByPlan;
+  ledger_.SeeEarlier(std::span(&earlier, 1));
+  ledger_.SeeFault({.number = 0, .step = 16, .what = "leave", .group_index = 2, .said = kByPlan});
+  ledger_.SeeFault({.number = 0, .step = 24, .what = "leave", .group_index = 2, .said = kByPlan});
+  EXPECT_EQ(ledger_.groups_came_or_went(), 2);
+  const std::vector<FaultRow> rows = ledger_.TakeChanged();
+  ASSERT_THAT(rows, SizeIs(2));
+  EXPECT_EQ(rows[0].number, 4) << "takes the place of the earlier row";
+  EXPECT_EQ(rows[1].number, 6);
+}
+
 }  // namespace
 }  // namespace longhaul
