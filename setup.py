@@ -1,5 +1,5 @@
 """Builds the extension module and the command with CMake, for the torch of the environment that
-installs it.
+installs it, and takes the pages of docs for `longhaul help`.
 
 LONGHAUL_BUILD_DIR=build takes the CMake tree that is already there (`make build`) instead of one of
 its own, and copies them from it: seconds instead of minutes. It must be of the same torch.
@@ -13,8 +13,18 @@ import sys
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = pathlib.Path(__file__).resolve().parent
+
+
+class TakePages(build_py):
+    def run(self):
+        super().run()
+        for page in sorted((ROOT / "docs").rglob("*.md")):
+            there = pathlib.Path(self.build_lib) / "longhaul" / "pages" / page.relative_to(ROOT / "docs")
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(page, there)
 
 
 class BuildAdapter(build_ext):
@@ -74,5 +84,5 @@ class BuildAdapter(build_ext):
 # setuptools run the command above and mark the wheel as platform dependent.
 setup(
     ext_modules=[Extension("longhaul._backend", sources=[])],
-    cmdclass={"build_ext": BuildAdapter},
+    cmdclass={"build_ext": BuildAdapter, "build_py": TakePages},
 )

@@ -22,13 +22,14 @@ int main(int argc, char** argv) {
   longhaul::AddWorkerCommand(app, &exit_status);
   longhaul::AddIngestCommand(app, &exit_status);
   longhaul::AddDoctorCommand(app, &exit_status);
+  longhaul::AddReaderCommands(app, "Setup", &exit_status);
   longhaul::AddFrameBytesCommand(app, &exit_status);
   longhaul::AddExportWeightsCommand(app, &exit_status);
   longhaul::AddClockCommand(app, {{"scale", longhaul::AnswerScale}, {"plan", longhaul::AnswerPlan}},
                             &exit_status);
   longhaul::AddCompletionCommand(app, &exit_status);
   app.footer(
-      "Help for a command: longhaul COMMAND --help. Start with docs/tutorial.md; docs/README.md\n"
-      "lists the commands and pages by task.");
+      "Help for a command: longhaul COMMAND --help. Pages: longhaul help; start with longhaul help\n"
+      "tutorial. longhaul help index lists commands and pages by task.");
   return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);
 }

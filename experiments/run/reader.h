@@ -25,6 +25,7 @@ inline constexpr ReaderVerb kReaderVerbs[] = {
     {"scale", "Plan", "Simulate a run with many groups, faults and links"},
     {"simulate", "Plan", "Evaluate the planning model with assumed or measured factors"},
     {"import", "Data and codecs", "Import models, text and token files for specs"},
+    {"help", "Setup", "Print a page of the documentation as text, or list the pages"},
 };
 bool IsReaderVerb(std::string_view word);
 

@@ -4,6 +4,9 @@
     prose.py REPO            fails at the first broken rule of a page; prints how many messages of the code break one
     prose.py REPO --messages lists those messages
 
+The README.md of a folder of docs/results has the parts of a result page, in their order. A cell of a table has at most 20 words,
+except in the pages of LONG_CELLS, which are generated.
+
 The words are in prose_words.tsv. A sentence must not begin with a relative clause, and a heading must not be one. Code in
 a page is not checked; the command line's reference is all help text, so it is.
 """
@@ -16,6 +19,9 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1])
 HELP = "docs/reference/command-line.md"
+LONG_CELLS = (HELP, "docs/reference/spec-keys.md")
+RESULT_PARTS = ["Setup", "Result", "Limits", "Reproduce", "Data"]
+MOST_WORDS_OF_A_CELL, MOST_LINES_OF_A_SETUP = 20, 5
 LEADING = re.compile(r"(?:Who|Whose|Whom|Whoever|What|Whatever|Which|Of) (?!course\b)")
 HEADING = re.compile(r"(?:Who|Whose|Whom|Which|Where|When|Of|What (?!we\b|you\b|to\b)) ?")
 
@@ -45,14 +51,44 @@ def sentences(text):
             yield start + part.start(), part[0]
 
 
+def long_cells(text):
+    """(offset, what is wrong) of the tables of a page without its code blocks."""
+    for row in re.finditer(r"^ *\|.*$", text, re.MULTILINE):
+        for cell in re.split(r"(?<!\\)\|", row[0].strip().strip("|")):
+            count = len(re.sub(r"\]\([^)]*\)", "]", cell).split())
+            if count > MOST_WORDS_OF_A_CELL:
+                yield row.start(), f"a cell of {count} words; at most {MOST_WORDS_OF_A_CELL}: '{' '.join(cell.split()[:6])} ...'"
+
+
+def result_page(text):
+    """(offset, what is wrong) of the parts of a result page without its code blocks."""
+    if not re.match(r"# [^\n]*\?\n\n\*\*", text):
+        yield 0, "a result page begins with its question as title and its answer in bold"
+    parts = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    if list(parts) != RESULT_PARTS:
+        yield 0, f"a result page has the parts {', '.join(RESULT_PARTS)}; this one has {', '.join(parts)}"
+    items = len(re.findall(r"^- ", parts.get("Setup", ""), re.MULTILINE))
+    if not 1 <= items <= MOST_LINES_OF_A_SETUP:
+        yield 0, f"a setup has 1 to {MOST_LINES_OF_A_SETUP} list items; this one has {items}"
+    tables = len(re.findall(r"^\|[-| ]+\|$", text, re.MULTILINE))
+    figures = len(re.findall(r"^!\[", text, re.MULTILINE))
+    if tables != 1 or figures > 1:
+        yield 0, f"a result page has one table and at most one figure; this one has {tables} and {figures}"
+
+
 def problems(page):
     """(line, what is wrong) of a page."""
     text = page.read_text(encoding="utf-8")
+    name = page.relative_to(ROOT).as_posix()
     blank = lambda match: re.sub(r"[^\n]", " ", match[0])
-    if page.relative_to(ROOT).as_posix() != HELP:
+    if name != HELP:
         text = re.sub(r"^ *```.*?^ *```", blank, text, flags=re.MULTILINE | re.DOTALL)
         text = re.sub(r"`[^`\n]*`|<!--.*?-->|\]\([^)]*\)|^::: [^\n]*", lambda match: "x" * len(match[0]), text,
                       flags=re.DOTALL | re.MULTILINE)
+    if name not in LONG_CELLS:
+        yield from long_cells(text)
+    if re.fullmatch(r"docs/results/[^/]+/README\.md", name):
+        yield from result_page(text)
     for heading in re.finditer(r"^#+ (.*)$", text, re.MULTILINE):
         if HEADING.match(heading[1]) and not heading[1].endswith("?"):
             yield heading.start(), f"heading '{heading[1]}': write a task or a noun that people search for"

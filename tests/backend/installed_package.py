@@ -87,6 +87,7 @@ def try_command(python, package):
     path = f"{python.parent}:/usr/bin:/bin"
     assert "labs of shaped links" in checked(["sh", "-c", "longhaul net --help"], "/", PATH=path)
     assert "model.kind" in checked(["sh", "-c", "longhaul spec"], "/", PATH=path)
+    assert "Glossary" in checked(["sh", "-c", "longhaul help glossary"], "/", PATH=path)
     for program in ("longhaul", "longhaul-engine", "longhaul-weights"):
         assert os.access(package / "bin" / program, os.X_OK), program
 

@@ -1,5 +1,6 @@
 """Runs one program of examples/recipes: recipes.py NAME. Its ranks must end alike and, where nothing is
-lossy, exactly as over gloo. recipes.py page: what docs/recipes.md shows is in the programs."""
+lossy, exactly as over gloo. recipes.py page: what docs/recipes.md shows is in the programs. recipes.py tutorial:
+docs/tutorial-torch.md as written, its program, its changes and its commands in their order, with the output that it shows."""
 
 import json
 import os
@@ -58,6 +59,44 @@ def pipeline():
     assert sorted(row[:4] for row in sent) == [("0", "activation", "1", "int4-b64-h64"),
                                                ("1", "gradient", "0", "int8-b64")], sent
     assert all(float(row[4]) < (4.4 if row[1] == "activation" else 8.4) for row in sent), sent
+
+
+def same_but_for_figures(shown, printed, share=0.01):
+    """Lines with equal words, in any order, whose numbers are within `share` of one another."""
+    number = r"\d+(?:\.\d+)?"
+    # A line of one rank may follow that of another without a break.
+    shown, printed = (sorted(re.sub(r"(?<=.)(?=rank \d|step \d)", "\n", text).split("\n")) for text in (shown, printed))
+    shown, printed = ([line for line in lines if line] for lines in (shown, printed))
+    assert [re.sub(number, "#", line) for line in shown] == [re.sub(number, "#", line) for line in printed], (shown, printed)
+    for want, got in zip(re.findall(number, "\n".join(shown)), re.findall(number, "\n".join(printed))):
+        assert abs(float(got) - float(want)) <= share * float(want) + 1e-9, (want, got, shown, printed)
+
+
+def tutorial():
+    page = (ROOT / "docs/tutorial-torch.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    kinds = [kind for kind, _ in blocks]
+    assert kinds == ["python", "sh", "", "diff", "diff", "sh", "", "diff", "diff", "sh", ""], kinds
+    program, said = "", ""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, text in blocks:
+            if kind == "python":
+                program = text
+            elif kind == "diff":
+                old, new = ("".join(line[1:] for line in text.splitlines(True) if line[0] in kept) for kept in (" -", " +"))
+                assert program.count(old) == 1, (old, program)
+                program = program.replace(old, new)
+            elif kind == "sh":
+                (pathlib.Path(folder) / "mine.py").write_text(program, encoding="utf-8")
+                words = text.split()
+                assert words[0] == "torchrun", words
+                run = subprocess.run([sys.executable, "-m", "torch.distributed.run", *words[1:]], cwd=folder, capture_output=True,
+                                     text=True, timeout=240, check=False)
+                assert run.returncode == 0, run.stdout + run.stderr
+                said = run.stdout
+                print(said, flush=True)
+            else:
+                same_but_for_figures(text, said)
 
 
 def fsdp():
@@ -132,4 +171,5 @@ launch.check()
  "hf_trainer": lambda: as_over_gloo("hf_trainer", "transformers, accelerate"),
  "lightning_ddp": lambda: as_over_gloo("lightning_ddp", "lightning"),
  "fsdp": fsdp, "pipeline": pipeline, "llama_pipeline": llama_pipeline, "outer_loop": outer_loop, "checkpoint": checkpoint, "page": page,
+ "tutorial": tutorial,
  }[sys.argv[1]]()

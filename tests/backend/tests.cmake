@@ -47,8 +47,8 @@ set_tests_properties(backend_python_torch_suite PROPERTIES LABELS python TIMEOUT
   ENVIRONMENT
   "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache")
 
-# The programs of docs/recipes.md.
-foreach(name ddp fsdp pipeline llama_pipeline outer_loop checkpoint accelerate_ddp hf_trainer lightning_ddp page)
+# The programs of docs/recipes.md, and docs/tutorial-torch.md.
+foreach(name ddp fsdp pipeline llama_pipeline outer_loop checkpoint accelerate_ddp hf_trainer lightning_ddp page tutorial)
   add_test(NAME backend_recipe_${name}
     COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/backend/recipes.py ${name})
   set_tests_properties(backend_recipe_${name} PROPERTIES LABELS python TIMEOUT 300

@@ -32,6 +32,7 @@ VERBS = {
     "compare": "compare",
     "export": "export",
     "follow": "following",
+    "help": "help",
     "import": "importing",
     "list": "list",
     "plan": "plan",

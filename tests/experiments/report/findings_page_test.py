@@ -118,10 +118,12 @@ def valid_intervals(results, trained, priced):
     estimates = [arm.per_boundary(side) for arm in trained for side in ("on", "off")]
     estimates += [interval(arm.delta[side]) for arm in trained for side in ("on", "off")]
     estimates += [arm.per_boundary() for arm in priced] + [interval(arm.delta) for arm in priced]
-    for file in sorted(results.glob("demo-design/*/arms.csv")) + [results / "activation-small/arms.csv", results / "activation-deep/arms.csv"]:
+    others = [results / name / "arms.csv" for name in ("activation-small", "activation-deep", "orderings-tensor")]
+    for file in sorted(results.glob("demo-design/*/arms.csv")) + others:
         for row in rows_of(file):
-            for quantity, low, high in (("delta_nat", "delta_low", "delta_high"), ("eta", "eta_low", "eta_high"), ("q", "q_low", "q_high")):
-                if row[quantity]:
+            for quantity, low, high in (("delta_nat", "delta_low", "delta_high"), ("eta", "eta_low", "eta_high"), ("q", "q_low", "q_high"),
+                                        ("price_nat", "price_low", "price_high"), ("rho", "rho_low", "rho_high")):
+                if row.get(quantity) and row[low]:
                     estimates.append(tuple(float(row[name]) for name in (quantity, low, high)))
     return {shown(estimate, digits) for estimate in estimates for digits in (2, 3, 4)}
 

@@ -1,4 +1,4 @@
-"""Every figure of docs/results/outer/README.md is that of the files beside it.
+"""Every figure of the pages in docs/results/outer is that of the files beside them.
 
     outer_page_test.py FOLDER [LONGHAUL SPEC]      compares; with LONGHAUL also estimates anew from losses.csv
     outer_page_test.py FOLDER --print              prints the tables that the page must have
@@ -46,6 +46,11 @@ def check_page(text, rows, intervals):
     said = re.findall(r"-?\d+\.\d+ \[(?:<= )?-?\d+\.\d+, -?\d+\.\d+\]", text)
     strange = [value for value in said if value not in intervals]
     assert said and not strange, f"no such value in the files: {strange}"
+
+
+def text_of(folder):
+    """All pages of a result's folder."""
+    return "\n".join(page.read_text(encoding="utf-8") for page in sorted(folder.glob("*.md")))
 
 
 class Page:
@@ -162,7 +167,7 @@ def main():
         page.loss(arm)
     for arm, other in itertools.permutations((arm for arm in page.losses if "@" not in arm), 2):
         page.keep(page.difference(arm, other))
-    text = (folder / "README.md").read_text(encoding="utf-8")
+    text = text_of(folder)
     check_page(text, rows, page.intervals)
     awake = {row["arm"]: f"{float(row['simulated_s']):.1f}" for row in read(folder, "wire-awake.csv")}
     assert (f"`net.slow_start_after_idle = false` {awake['noloco']} and {awake['hierarchical']} s, `diloco` {awake['diloco']} "

@@ -1,4 +1,4 @@
-"""Every figure of docs/results/pareto/README.md is that of the files beside it.
+"""Every figure of the pages in docs/results/pareto is that of the files beside them.
 
     pareto_page_test.py FOLDER [--print]      compares, or prints the table that the page must have
 
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from outer_page_test import check_page, read, shown, with_interval
+from outer_page_test import check_page, read, shown, text_of, with_interval
 
 
 def main():
@@ -59,7 +59,7 @@ def main():
     if "--print" in sys.argv:
         print("\n".join(rows + said))
         return
-    text = (folder / "README.md").read_text(encoding="utf-8")
+    text = text_of(folder)
     check_page(text, rows, intervals)
     flat = re.sub(r"\s+", " ", text)
     missing = [words for words in said if words not in flat]

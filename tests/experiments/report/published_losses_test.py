@@ -13,6 +13,8 @@ import statistics
 import sys
 from pathlib import Path
 
+from outer_page_test import text_of
+
 OUR_PARAMETERS = {"diloco-local": 0.119e6, "outer": 0.035e6}
 GROUPS = (1, 2, 4, 8)
 
@@ -131,9 +133,9 @@ def main():
         if "--print" in sys.argv:
             print(*wanted, sep="\n")
             continue
-        text = " ".join((results / page / "README.md").read_text(encoding="utf-8").split())
+        text = " ".join(text_of(results / page).split())
         missing = [line for line in wanted if " ".join(line.split()) not in text]
-        assert not missing, f"{page}/README.md lacks:\n" + "\n".join(missing)
+        assert not missing, f"the pages of {page} lack:\n" + "\n".join(missing)
 
 
 if __name__ == "__main__":

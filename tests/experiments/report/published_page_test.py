@@ -19,6 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from outer_page_test import text_of
+
 GRID = [10 ** (4 * k / 49 - 1) for k in range(50)]  # Gbit/s, 0.1 to 1000
 BEYOND = len(GRID)  # "1000.0+": no point of the grid is enough
 # Published rates carry payload alone, a link's rate Ethernet frames; no link is faster than 1000 Gbit/s.
@@ -304,7 +306,7 @@ def main():
     if "--write" in sys.argv:
         print(*wanted, f"calls {product.calls}", sep="\n")
         return
-    text = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join(text_of(folder).split())
     missing = [line for line in wanted if " ".join(line.split()) not in text]
     assert not missing, "not on the page:\n" + "\n".join(missing)
 
