@@ -70,7 +70,8 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
                    .experts = rank.experts,
                    .inner = spec.inner,
                    .first_moment = state->optimizer == nullptr ? at::Tensor()
-                                                               : state->optimizer->first_moment()});
+                                                               : state->optimizer->first_moment(),
+                   .hooks = spec.outer_hooks});
   if (!outer.ok()) return outer.status();
   state->outer = *std::move(outer);
   return state;

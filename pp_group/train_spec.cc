@@ -188,14 +188,19 @@ std::string ModelText(const TrainSpec& spec) {
 namespace {
 
 // What DiLoCo has not; of that, nothing.
-std::string OuterText(const OuterSpec& outer) {
+std::string OuterText(const TrainSpec& spec) {
+  const OuterSpec& outer = spec.outer;
   std::string text;
   if (!outer.steady() || outer.rate_warmup() != 0) {
     absl::StrAppend(&text, "\nouter_lr_schedule=", outer.steady() ? "constant" : outer.lr_schedule,
                     "\nouter_lr_warmup_rounds=", outer.rate_warmup());
   }
   if (outer.algorithm == "diloco") return text;
-  absl::StrAppend(&text, "\nouter_algorithm=", outer.algorithm);
+  const std::optional<PythonClass> own = PythonClassOf(outer.algorithm);
+  // Where its file lies does not matter.
+  absl::StrAppend(
+      &text, "\nouter_algorithm=",
+      own ? absl::StrCat("python:", spec.outer_source, ":", own->name) : outer.algorithm);
   if (outer.warmup() != 0) absl::StrAppend(&text, "\nouter_warmup=", outer.warmup());
   if (outer.mean == "senders") absl::StrAppend(&text, "\nouter_mean=", outer.mean);
   if (outer.cluster_groups) {
@@ -240,7 +245,7 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "\nweight_decay=", Exact(a.weight_decay), "\nclip_norm=", Exact(a.clip_norm),
       inner == "adamw" ? "" : absl::StrCat("\noptimizer=", inner), "\ninner_steps=", o.inner_steps,
       "\nouter_lr=", Exact(o.lr), "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec,
-      OuterText(o),
+      OuterText(spec),
       spec.initial_hash.empty() ? "" : absl::StrCat("\ninit_sha256=", spec.initial_hash),
       "\nseed=", spec.seed, "\ntrain_sha256=", corpus.train_hash(), "\n");
 }

@@ -19,6 +19,7 @@
 #include "pp_group/injected_compute.h"
 #include "pp_group/models/model_spec.h"
 #include "pp_group/optimizer/adamw_spec.h"
+#include "pp_group/outer/outer_hooks.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/rank_span.h"
 #include "pp_group/schedule/pipeline_program.h"
@@ -67,6 +68,9 @@ struct TrainSpec {
   // zeroed). Empty: the seed's. `initial_hash` names them in checkpoints.
   std::function<absl::Status(const StageLayout& layout, float* flat)> initial = {};
   std::string initial_hash = {};
+  // Of an outer algorithm in Python; `outer_source` names its source in checkpoints.
+  NewOuterHooks outer_hooks = {};
+  std::string outer_source = {};
   int chunks = 1;  // stages of a rank; divides S
   int depth = 1;   // of the schedule (PipelineShape)
   // When parameters are hashed: after every such step and the last; 0: after outer steps, every

@@ -34,7 +34,7 @@ struct DomainWords {
     return fmt::format("text of at most {} bytes", l.most_bytes);
   }
   std::string operator()(const OneOf& o) const {
-    return fmt::format("{}", fmt::join(o.names, ", "));
+    return fmt::format("{}{}", fmt::join(o.names, ", "), o.or_python ? ", python:FILE:CLASS" : "");
   }
   std::string operator()(const Known& k) const {
     if (k.names == &SpecNames::codec) return "a codec (`longhaul codecs`)";

@@ -31,6 +31,9 @@ constexpr double kGpuFactor = 1.25;
 // of cuBLAS (":4096:8") and cuBLASLt, of 32 MiB each, for the worker's thread and autograd's.
 constexpr double kGpuFixedBytes = (2 + 20 + 2 * (32 + 32)) * 1024.0 * 1024.0;
 
+// An interpreter that has imported torch.
+constexpr double kPythonBytes = 150'000'000;
+
 // Of one stage, in bytes.
 struct StageBytes {
   double held = 0;     // from step to step
@@ -210,7 +213,8 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
   // Each level has its own; an eager group's; what is sent in place of a gradient; of values that
   // are counted by sender, a count.
   const double copies = (data_parallel ? 1 : 4) * (twice ? 2 : 1) +
-                        (rule.sends != OuterRule::Sends::kGradient) +
+                        // The parameters as its class sees them; of state one tensor is counted.
+                        rule.in_python + (rule.sends != OuterRule::Sends::kGradient) +
                         (spec.outer.mean == "senders");
   bytes += (copies + (crossing < floats ? 1 : 0)) * crossing * kFloat;
   // What the codec remembers, a frame of each group that meets, and what the transport has of them on
@@ -336,6 +340,7 @@ ResourcePlan PlanResources(const RunSpec& spec) {
   const ComputeBytes compute = ComputeOf(spec, program, rank_of_stage, stages);
   const int64_t processes = one_process ? 1 : spec.workers();
   auto process = static_cast<double>(ProcessBytes(OnGpu(spec) ? spec.train.device : "cpu"));
+  if (FindOuterRule(spec.outer.algorithm)->in_python) process += kPythonBytes;
   if (const auto& rank = spec.boundary.subspace) {  // all stages of a process have the same
     process += static_cast<double>(SubspaceElements(spec.model, *rank)) * kFloat;
   }

@@ -23,24 +23,6 @@
 namespace longhaul {
 namespace {
 
-// The package stands beside this program in a build tree, and around it where pip has installed it.
-absl::StatusOr<std::string> FolderOfPackage() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path here = self.parent_path();
-  for (const std::filesystem::path& folder : {here / "python", here.parent_path().parent_path()}) {
-    if (std::filesystem::exists(folder / "longhaul" / "commands" / "__init__.py", error))
-      return folder.string();
-  }
-  return absl::NotFoundError(fmt::format(
-      "the Python package is not beside {}: build or install longhaul again", self.string()));
-}
-
-// -B: it writes nothing into the package. -P keeps the folder that one stands in off the path.
-constexpr const char* kStart =
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from longhaul.commands import main; "
-    "sys.exit(main(sys.argv[1:]))";
-
 std::optional<std::string> TakePython(std::vector<std::string>* words) {
   const std::string flag = "--python";
   for (size_t i = 1; i < words->size(); ++i) {
@@ -66,11 +48,10 @@ struct CommandOfReader {
 };
 
 absl::StatusOr<CommandOfReader> CommandFor(std::vector<std::string> words) {
-  ASSIGN_OR_RETURN(const std::string folder, FolderOfPackage());
   const std::optional<std::string> named = TakePython(&words);
   CommandOfReader command{.python = named ? *named : ReaderPython(), .words = {}};
-  command.words = {command.python, "-B", "-c", kStart, folder};
-  command.words.insert(command.words.end(), words.begin(), words.end());
+  ASSIGN_OR_RETURN(command.words, CommandOfModule("commands", std::move(words)));
+  command.words.front() = command.python;
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   setenv("LONGHAUL_READS", "1", 1);
@@ -111,11 +92,6 @@ absl::StatusOr<int> InMemory(const std::string& text) {
 bool IsReaderVerb(std::string_view word) {
   return std::any_of(std::begin(kReaderVerbs), std::end(kReaderVerbs),
                      [word](const ReaderVerb& verb) { return verb.name == word; });
-}
-
-std::string ReaderPython() {
-  const char* const set = std::getenv("LONGHAUL_PYTHON");
-  return set != nullptr && *set != '\0' ? set : LONGHAUL_PYTHON;
 }
 
 absl::Status BecomeReader(std::vector<std::string> words) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/record/python_command.h"
 
 namespace longhaul {
 
@@ -28,10 +29,6 @@ inline constexpr ReaderVerb kReaderVerbs[] = {
     {"help", "Setup", "Print a page of the documentation as text, or list the pages"},
 };
 bool IsReaderVerb(std::string_view word);
-
-// The interpreter: LONGHAUL_PYTHON of the environment, which the package's own script sets, or the one whose torch the
-// build found.
-std::string ReaderPython();
 
 // Becomes the interpreter that runs `longhaul` with these words. `--python FILE` among them names another one. Returns
 // only a failure.

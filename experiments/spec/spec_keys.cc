@@ -196,8 +196,9 @@ const SpecKey kKeys[] = {
 
     {KEY(outer, groups), kMay, Whole{1, kMaxRanks}, "", "Number of DiLoCo replicas", Change::kOuter,
      InProgram{kMay}},
-    {KEY(outer, algorithm), kMay, OneOf{OuterNames()}, "", "Algorithm that synchronizes the groups",
-     Change::kOuter},
+    {KEY(outer, algorithm), kMay, OneOf{OuterNames(), /*or_python=*/true}, "",
+     "Algorithm that synchronizes the groups: a name, or a class of a Python file", Change::kOuter,
+     Names::kPython},
     {KEY(outer, inner_steps), kMay, Whole{0, kMany}, "steps",
      "Inner steps between two outer steps; 0: no outer step, for one group or an algorithm "
      "that averages gradients",
@@ -386,10 +387,20 @@ class KeyReader {
     if (const auto* line = std::get_if<Line>(&key_.domain)) {
       reader_.Line(name_, value, line->most_bytes);
     } else if (const auto* choice = std::get_if<OneOf>(&key_.domain)) {
-      reader_.OneOf(name_, value, choice->names);
+      Check(value, *choice);
     } else {
       reader_.Known(name_, value, names_.*std::get<Known>(key_.domain).names);
     }
+  }
+
+  void Check(const std::string& value, const OneOf& choice) {
+    std::vector<std::string_view> known = choice.names;
+    if (choice.or_python && PythonClassOf(value)) {
+      reader_.Line(name_, value, kPathBytes);
+      return;
+    }
+    if (choice.or_python) known.push_back("python:FILE:CLASS");
+    reader_.OneOf(name_, value, known);
   }
 
   TableReader& reader_;

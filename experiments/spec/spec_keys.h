@@ -33,6 +33,7 @@ struct Line {  // text without control characters
 };
 struct OneOf {
   std::vector<std::string_view> names;
+  bool or_python = false;  // or "python:FILE:CLASS"
 };
 struct Known {  // a name of a catalogue
   std::function<absl::Status(std::string_view)> SpecNames::*names;
@@ -47,6 +48,7 @@ enum class Names {
   kWeights,      // a safetensors file, or an index with the files beside it
   kLinks,        // a topology file with its matrices and traces; a profile's name is no file
   kProgram,      // a schedule's CSV
+  kPython,       // of "python:FILE:CLASS" the file; a name is none
   kCheckpoints,  // a folder of them, read when the run begins and never again
   kOutput,       // a folder that the run writes
 };

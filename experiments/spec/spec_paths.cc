@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "experiments/spec/spec_keys.h"
 #include "netem/topology/topology_file.h"
+#include "pp_group/outer/outer_rules.h"
 
 namespace longhaul {
 namespace {
@@ -20,6 +21,11 @@ std::string CorpusFrom(const std::string& file, const std::string& source) {
   return source.substr(0, colon + 1) + absl::StrJoin(paths, ",");
 }
 
+std::string ClassFrom(const std::string& file, const std::string& value) {
+  const std::optional<PythonClass> named = PythonClassOf(value);
+  return named ? "python:" + FromFolderOf(file, named->file) + ":" + named->name : value;
+}
+
 void Rewrite(const std::string& file, Names names, TomlValue& value) {
   if (auto* list = std::get_if<TomlValue::Array>(&value.value)) {
     for (TomlValue& each : *list) Rewrite(file, names, each);
@@ -28,7 +34,9 @@ void Rewrite(const std::string& file, Names names, TomlValue& value) {
   auto* text = std::get_if<std::string>(&value.value);
   if (text == nullptr || !value.where.starts_with(file + ":")) return;
   if (names == Names::kLinks && !IsTopologyFile(*text)) return;
-  *text = names == Names::kCorpus ? CorpusFrom(file, *text) : FromFolderOf(file, *text);
+  *text = names == Names::kCorpus   ? CorpusFrom(file, *text)
+          : names == Names::kPython ? ClassFrom(file, *text)
+                                    : FromFolderOf(file, *text);
 }
 
 absl::Status RewriteKey(const std::string& file, const std::string& key, Names names,

@@ -55,7 +55,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory,
   UseTensorMemory();
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   ASSIGN_OR_RETURN(std::shared_ptr<const Corpus> corpus, OpenCorpus(spec));
-  RETURN_IF_ERROR(CheckFiles(spec, {Names::kCorpus, Names::kWeights, Names::kCheckpoints}));
+  RETURN_IF_ERROR(CheckFiles(spec, kFilesOfBegun));
   RETURN_IF_ERROR(CheckTraining(spec, *corpus));
   ASSIGN_OR_RETURN(std::vector<LocalTelemetry> ranks, MakeRanks(spec));
   EmitRunFacts(spec, *corpus, sink);

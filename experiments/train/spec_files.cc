@@ -25,6 +25,7 @@
 #include "experiments/train/weight_files.h"
 #include "netem/topology/topology_file.h"
 #include "pp_group/data/corpus_files.h"
+#include "pp_group/outer/outer_rules.h"
 
 namespace longhaul {
 namespace {
@@ -70,6 +71,10 @@ absl::StatusOr<NamedPaths> FilesNamed(const RunSpec& spec, Names names, const st
     }
     case Names::kProgram:
       return NamedPaths{value};
+    case Names::kPython: {
+      const std::optional<PythonClass> named = PythonClassOf(value);
+      return named ? NamedPaths{named->file} : NamedPaths();
+    }
     case Names::kNothing:
     case Names::kOutput:
       break;

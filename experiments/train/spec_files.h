@@ -27,13 +27,18 @@ std::vector<std::string> FilesOfProgram(const RunSpec& spec);
 // The files that the keys of a spec name, found by the table of keys alone (SpecKey::names): a new
 // key that names files is hashed, compared and checked as all others.
 
-inline constexpr std::initializer_list<Names> kMappedFiles = {Names::kCorpus, Names::kWeights};
+inline constexpr std::initializer_list<Names> kMappedFiles = {Names::kCorpus, Names::kWeights,
+                                                              Names::kPython};
+// What a run that begins trains on and from.
+inline constexpr std::initializer_list<Names> kFilesOfBegun = {Names::kCorpus, Names::kWeights,
+                                                               Names::kPython, Names::kCheckpoints};
 // Of a run that goes on after a checkpoint of its own: what it began from (checkpoint.from) is not
 // read again and may be gone.
-inline constexpr std::initializer_list<Names> kFilesOfResumed = {Names::kCorpus, Names::kWeights,
-                                                                 Names::kLinks, Names::kProgram};
-inline constexpr std::initializer_list<Names> kAllFiles = {
-    Names::kCorpus, Names::kWeights, Names::kLinks, Names::kProgram, Names::kCheckpoints};
+inline constexpr std::initializer_list<Names> kFilesOfResumed = {
+    Names::kCorpus, Names::kWeights, Names::kLinks, Names::kProgram, Names::kPython};
+inline constexpr std::initializer_list<Names> kAllFiles = {Names::kCorpus, Names::kWeights,
+                                                           Names::kLinks,  Names::kProgram,
+                                                           Names::kPython, Names::kCheckpoints};
 
 // Fills spec.files with what the named files hold now, of `kinds` alone. A file is read once in a process, as long as
 // its size, inode and times stay. FailedPrecondition with both hashes: the table [files] wants
@@ -50,7 +55,7 @@ std::vector<FileContent> FilesOfPlan(const std::vector<PlannedRun>& runs);
 absl::Status CheckFiles(const RunSpec& spec, std::initializer_list<Names> kinds,
                         std::string_view what = "holds");
 
-// The same of what was mapped while the run trained: data and weights.
+// The same of what was read or mapped while the run trained: data, weights, Python.
 absl::Status CheckFilesAtEnd(const RunSpec& spec);
 
 }  // namespace longhaul

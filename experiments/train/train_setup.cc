@@ -16,6 +16,7 @@
 #include "compressors/isa.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/elastic/state_swarm.h"
+#include "experiments/record/file_contents.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/plans_of_spec.h"
@@ -25,11 +26,13 @@
 #include "experiments/train/coded_on.h"
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/model_weights.h"
+#include "experiments/train/python_hooks.h"
 #include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/trace_recorder.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
+#include "pp_group/outer/outer_rules.h"
 #include "pp_group/state/reshard.h"
 #include "pp_group/train_spec.h"
 
@@ -76,6 +79,10 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .checkpoint_every = spec.checkpoint.every_steps};
   if (!spec.schedule.csv.empty()) {  // CheckTraining says why where it is no program
     if (auto program = PipelineOf(spec); program.ok()) train.program = *std::move(program);
+  }
+  if (const auto own = PythonClassOf(spec.outer.algorithm)) {  // CheckFiles says why it has no hash
+    train.outer_source = Sha256OfFile(own->file).value_or("");
+    train.outer_hooks = PythonOuterHooks(*own, spec.limits.threads);
   }
   if (spec.model.init.empty()) return train;
   auto weights = ModelWeights::Open(spec.model.init, spec);

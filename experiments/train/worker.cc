@@ -265,7 +265,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
 absl::Status TakeFiles(RunSpec& spec, const WorkerPlace& place) {
   if (place.phase_fd < 0) return PinFiles(spec, kMappedFiles);
   if (place.life > 0 || place.resumes) return CheckFiles(spec, kMappedFiles);
-  return CheckFiles(spec, {Names::kCorpus, Names::kWeights, Names::kCheckpoints});
+  return CheckFiles(spec, kFilesOfBegun);
 }
 
 }  // namespace

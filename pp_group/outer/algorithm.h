@@ -8,6 +8,7 @@
 
 #include "pp_group/optimizer/inner_optimizer.h"
 #include "pp_group/outer/group_average.h"
+#include "pp_group/outer/outer_hooks.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/stage.h"
 
@@ -50,7 +51,8 @@ class OuterAlgorithm {
   virtual std::vector<std::pair<std::string, at::Tensor>> Tensors(int64_t step) const;
   // What a group that joins after a round takes over, [N] f32 each; undefined: there is none.
   virtual at::Tensor theta_start() const { return {}; }
-  virtual at::Tensor momentum() const { return {}; }
+  // The rest of it, by the name of its section.
+  virtual std::vector<std::pair<std::string, at::Tensor>> state() const { return {}; }
 };
 
 // What an algorithm is made from. `host_parameters`: [flat_elements] f32 on the host, shared with
@@ -63,6 +65,7 @@ struct OuterRank {
   c10::intrusive_ptr<c10d::Backend> experts;  // over which parameters are spread; null: none are
   AdamWSpec inner = {.lr = 0};
   at::Tensor first_moment = {};  // of the inner optimizer; undefined: it has none
+  NewOuterHooks hooks = {};      // of an algorithm in Python
 };
 
 // nullptr: the groups never meet. NotFound: the algorithm. Else errors of GroupAverage::Create.

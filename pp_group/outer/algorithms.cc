@@ -10,7 +10,7 @@ namespace longhaul {
 
 // Each in a file of its name.
 using NewOuter = absl::StatusOr<std::unique_ptr<OuterAlgorithm>>(const OuterSpec&, OuterRank);
-NewOuter NewDataParallel, NewEager, NewHierarchical, NewNoloco;
+NewOuter NewDataParallel, NewEager, NewHierarchical, NewHooked, NewNoloco;
 
 namespace {
 
@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<OuterAlgorithm>> NewOuterAlgorithm(const OuterSpe
     return NewDataParallel(spec, std::move(rank));
   }
   if (spec.inner_steps == 0) return std::unique_ptr<OuterAlgorithm>();
+  if (rule.in_python) return NewHooked(spec, std::move(rank));
   if (rule.meets == OuterRule::Meets::kLevels) return NewHierarchical(spec, std::move(rank));
   if (rule.crosses == OuterRule::Crosses::kParameters) return NewNoloco(spec, std::move(rank));
   if (rule.eager) return NewEager(spec, std::move(rank));

@@ -41,7 +41,9 @@ class Diloco : public OuterAlgorithm {
   // What the parameters are now is where the next inner steps start from.
   void Restart();
   at::Tensor theta_start() const override { return theta_start_; }
-  at::Tensor momentum() const override { return momentum_; }
+  std::vector<std::pair<std::string, at::Tensor>> state() const override {
+    return {{"outer.momentum", momentum_}};
+  }
 
  private:
   struct Part {

@@ -118,6 +118,15 @@ constexpr OuterRule kRules[] = {
      .codec = "dyn8-b4096"},
 };
 
+// Of every class in Python: they differ in what is sent and what its mean does.
+constexpr OuterRule kInPython = {.name = "python",
+                                 .source = "a file",
+                                 .crosses = Crosses::kDeltas,
+                                 .lr = 0.7,
+                                 .momentum = 0.9,
+                                 .in_python = true};
+constexpr std::string_view kPython = "python:";
+
 constexpr std::string_view kInner[] = {"adamw",     "muon", "onebit-adam",
                                        "plain-sgd", "sgd",  "sign-sgd"};
 
@@ -128,7 +137,24 @@ absl::Status Bad(const Parts&... parts) {
 
 }  // namespace
 
+std::optional<PythonClass> PythonClassOf(std::string_view value) {
+  if (!value.starts_with(kPython)) return std::nullopt;
+  value.remove_prefix(kPython.size());
+  const size_t colon = value.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || colon + 1 == value.size()) {
+    return std::nullopt;
+  }
+  return PythonClass{std::string(value.substr(0, colon)), std::string(value.substr(colon + 1))};
+}
+
+absl::Status CheckPythonClass(std::string_view value) {
+  if (!value.starts_with(kPython) || PythonClassOf(value)) return absl::OkStatus();
+  return Bad("'", std::string(value),
+             "' names no class: want python:FILE:CLASS, as python:mine.py:Mine");
+}
+
 const OuterRule* FindOuterRule(std::string_view name) {
+  if (PythonClassOf(name)) return &kInPython;
   const auto* found = std::find_if(std::begin(kRules), std::end(kRules),
                                    [name](const OuterRule& rule) { return rule.name == name; });
   return found == std::end(kRules) ? nullptr : found;
@@ -142,12 +168,14 @@ std::vector<std::string_view> OuterNames() {
 
 absl::Status CheckOuterName(std::string_view name) {
   if (FindOuterRule(name) != nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckPythonClass(name));
   std::string known;
   for (const std::string_view other : OuterNames()) {
     known += (known.empty() ? "" : ", ") + std::string(other);
   }
-  return absl::NotFoundError(
-      absl::StrCat("outer algorithm '", std::string(name), "' is not known; there are ", known));
+  return absl::NotFoundError(absl::StrCat("outer algorithm '", std::string(name),
+                                          "' is not known; there are ", known,
+                                          ", python:FILE:CLASS"));
 }
 
 bool ExchangesGradients(std::string_view name) {

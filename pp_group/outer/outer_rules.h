@@ -31,7 +31,16 @@ struct OuterRule {
   bool late_round = false;     // overlap is H unless the spec says otherwise
   bool eager = false;          // only of others a group's average is late
   double mix = 0;
+  bool in_python = false;  // the rule is a class of the user's
 };
+
+// "python:FILE:CLASS": a class of a file.
+struct PythonClass {
+  std::string file, name;
+};
+std::optional<PythonClass> PythonClassOf(std::string_view value);
+// InvalidArgument: begins with "python:" and names none.
+absl::Status CheckPythonClass(std::string_view value);
 
 // NotFound, with the names that there are.
 absl::Status CheckOuterName(std::string_view name);

@@ -19,14 +19,17 @@ namespace longhaul {
 namespace {
 
 struct Named {
-  const char* file;
+  std::string file;
   at::Tensor tensor;  // [N] f32
 };
 
 // The same on every member.
 std::vector<Named> Common(const RankState& state) {
-  return {{"outer_start.f32", state.outer->theta_start()},
-          {"momentum.f32", state.outer->momentum()}};
+  std::vector<Named> common = {{"outer_start.f32", state.outer->theta_start()}};
+  for (const auto& [section, tensor] : state.outer->state()) {
+    common.push_back({section.substr(section.find('.') + 1) + ".f32", tensor});
+  }
+  return common;
 }
 
 // A member's own.

@@ -23,7 +23,7 @@ struct Taken {
 absl::Status TakeTensors(LeftCheckpoints& left, const RankState& state, Taken* taken) {
   const StageLayout& layout = state.stage->layout();
   const int group = state.rank.group;
-  const auto take = [&](const char* section, const at::Tensor& target) {
+  const auto take = [&](const std::string& section, const at::Tensor& target) {
     std::vector<float> values(static_cast<size_t>(layout.flat_elements));
     absl::Status filled = left.Fill(section, group, layout, values);
     if (filled.ok()) taken->tensors.emplace_back(target, std::move(values));
@@ -35,7 +35,10 @@ absl::Status TakeTensors(LeftCheckpoints& left, const RankState& state, Taken* t
   if (!s.ok() || state.outer == nullptr || !state.outer->theta_start().defined()) return s;
   // A run without outer steps left no start: the round begins with its parameters.
   s = take(left.has_outer() ? "outer.theta_start" : "parameters", state.outer->theta_start());
-  if (s.ok() && left.has_outer()) s = take("outer.momentum", state.outer->momentum());
+  if (!left.has_outer()) return s;
+  for (const auto& [section, tensor] : state.outer->state()) {
+    if (s.ok()) s = take(section, tensor);
+  }
   return s;
 }
 

@@ -167,6 +167,9 @@ set_tests_properties(experiments_json_schemas_test PROPERTIES LABELS cpu TIMEOUT
 add_test(NAME experiments_tutorial_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/tutorial_test.py
   $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
 set_tests_properties(experiments_tutorial_test PROPERTIES LABELS cpu TIMEOUT 600 COST 100)
+add_test(NAME experiments_outer_python_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/outer_python_test.py
+  $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
+set_tests_properties(experiments_outer_python_test PROPERTIES LABELS "python;root" TIMEOUT 600)
 add_test(NAME experiments_export_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/export_test.py
   $<TARGET_FILE:longhaul> ${CMAKE_CURRENT_SOURCE_DIR}/experiments/command/tiny.toml ${export_python})
 set_tests_properties(experiments_export_test PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77)

@@ -72,6 +72,11 @@ TEST(CanonicalText, SaysEveryFieldByItsName) {
                    "balance_loss=0.5\nexpert_parallel=2\nstages=3\ncuts=1,4\n", optimizers,
                    "inner_steps=0\nouter_lr=0.625\nouter_momentum=0.5\nouter_codec=fp16\n",
                    "outer_algorithm=dp\ninit_sha256=abc\n", data));
+  // The class and its source, wherever the file lies.
+  spec.outer.algorithm = "python:some/mine.py:Mine";
+  spec.outer_source = "123abc";
+  EXPECT_THAT(CanonicalText(spec, *SmallCorpus()),
+              HasSubstr("outer_codec=fp16\nouter_algorithm=python:123abc:Mine\n"));
   // Doubles exactly: the next one is another run.
   spec.inner.lr = std::nextafter(0.25, 1);
   EXPECT_THAT(CanonicalText(spec, *SmallCorpus()), HasSubstr("lr=0.25000000000000006\n"));

@@ -52,7 +52,9 @@ TEST(FileContents, EveryKeyThatMayBeAPathSaysWhatItNames) {
     const bool text = std::holds_alternative<Line>(key.domain);
     const auto* known = std::get_if<Known>(&key.domain);
     const bool profile = known != nullptr && known->names == &SpecNames::profile;
-    if ((text || profile) && !no_path.contains(key.path())) {
+    const auto* choice = std::get_if<OneOf>(&key.domain);
+    const bool python = choice != nullptr && choice->or_python;
+    if ((text || profile || python) && !no_path.contains(key.path())) {
       EXPECT_NE(key.names, Names::kNothing) << key.path() << ": may be a path";
     } else {
       EXPECT_EQ(key.names, Names::kNothing) << key.path();
@@ -61,8 +63,9 @@ TEST(FileContents, EveryKeyThatMayBeAPathSaysWhatItNames) {
     EXPECT_TRUE(std::holds_alternative<SpecKey::Get<std::string>>(key.field)) << key.path();
     if (key.names != Names::kOutput) reads.insert(key.path());
   }
-  EXPECT_THAT(reads, testing::ElementsAre("checkpoint.from", "data.eval", "data.source",
-                                          "model.init", "net.profile", "schedule.csv"));
+  EXPECT_THAT(reads,
+              testing::ElementsAre("checkpoint.from", "data.eval", "data.source", "model.init",
+                                   "net.profile", "outer.algorithm", "schedule.csv"));
 }
 
 TEST(FileContents, ASpecMayPinWhatItsFilesHold) {

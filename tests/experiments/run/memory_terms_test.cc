@@ -55,6 +55,10 @@ TEST(MemoryTerms, AnOuterStepHoldsFourCopiesAndAFrameOfEachGroupComingAndGoing) 
   EXPECT_EQ(BytesWith(int8 + Sets{"outer.algorithm=dp"}) - kProcess - 3 * alone,
             3 * (1 * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)))
       << "data parallel: the average alone";
+  const Sets python = {"outer.inner_steps=5", "outer.algorithm=python:mine.py:Mine"};
+  EXPECT_EQ(BytesWith(int8 + python) - kProcess - 3 * alone,
+            150'000'000 + 3 * (5 * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)))
+      << "an interpreter, and the parameters as it sees them";
 }
 
 // Six groups in clusters of two: start, momentum, delta and mean of each level; three frames between

@@ -60,11 +60,14 @@ TEST(SpecPaths, OverridesCountFromTheWorkingFolderAndProfilesAreNames) {
 TEST(SpecPaths, EveryKeyThatNamesSomethingIsInTheRule) {
   for (const SpecKey& key : SpecKeys()) {
     if (key.names == Names::kNothing) continue;
-    const std::string before = key.names == Names::kCorpus ? "text:" : "";
+    const bool python = key.names == Names::kPython;
+    const std::string before = key.names == Names::kCorpus ? "text:" : python ? "python:" : "";
+    const std::string after = python ? ":Mine" : "";
     TomlValue root{TomlValue::Table{}, "d/s.toml:1"};
-    ASSERT_TRUE(SetByPath(root, key.path(), TomlValue{before + "x.toml", "d/s.toml:1"}).ok());
+    ASSERT_TRUE(
+        SetByPath(root, key.path(), TomlValue{before + "x.toml" + after, "d/s.toml:1"}).ok());
     ASSERT_TRUE(CountPathsFromFile("d/s.toml", root).ok());
-    EXPECT_EQ(Text(root, key.path()), before + "d/x.toml") << key.path();
+    EXPECT_EQ(Text(root, key.path()), before + "d/x.toml" + after) << key.path();
   }
 }
 

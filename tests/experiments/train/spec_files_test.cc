@@ -94,6 +94,10 @@ class EveryKey : public SpecFiles {
         const std::string path = File("schedule.csv", "0F0,0B0\n");
         return {path, path};
       }
+      case Names::kPython: {
+        const std::string path = File("mine.py", "class Mine: pass\n");
+        return {"python:" + path + ":Mine", path};
+      }
       case Names::kNothing:
       case Names::kOutput:
         break;

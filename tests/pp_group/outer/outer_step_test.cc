@@ -77,8 +77,8 @@ class TwoGroups {
     return Values(thetas[0]);
   }
   std::vector<float> momentum() const {
-    EXPECT_EQ(Values(syncs[0]->momentum()), Values(syncs[1]->momentum()));
-    return Values(TwoOf(syncs[0]->momentum()));
+    EXPECT_EQ(Values(syncs[0]->state()[0].second), Values(syncs[1]->state()[0].second));
+    return Values(TwoOf(syncs[0]->state()[0].second));
   }
 
   static at::Tensor TwoOf(const at::Tensor& flat) { return flat.narrow(0, 0, 2); }

@@ -20,7 +20,7 @@ std::unique_ptr<RankState> StateOf(const TrainSpec& spec, float common, float mo
   auto state = NewRankState(spec, MemoryRanks(spec).front(), &kClock);
   EXPECT_TRUE(state.ok()) << state.status();
   (*state)->outer->theta_start().fill_(common);
-  (*state)->outer->momentum().fill_(common + 1);
+  (*state)->outer->state()[0].second.fill_(common + 1);
   (*state)->optimizer->first_moment().fill_(moments);
   (*state)->optimizer->second_moment().fill_(moments + 0.5F);
   return *std::move(state);
@@ -39,7 +39,7 @@ void ExpectThirds(const RankState& state, std::vector<float> wanted) {
   }
   EXPECT_TRUE(state.stage->parameters().eq(7).all().item<bool>());
   EXPECT_TRUE(state.outer->theta_start().eq(7).all().item<bool>());
-  EXPECT_TRUE(state.outer->momentum().eq(8).all().item<bool>());
+  EXPECT_TRUE(state.outer->state()[0].second.eq(8).all().item<bool>());
 }
 
 class Handover : public testing::Test {
