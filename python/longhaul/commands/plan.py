@@ -18,8 +18,8 @@ def parser():
                        help=SET_HELP)
     whole.add_argument("--links", metavar="LINKS",
                        help="Profile, topology file, or a matrix that `net probe --json` wrote")
-    whole.add_argument("--rank-by", choices=("time", "cost"),
-                       help="What the first row has least of; cost wants prices in [plan] (docs/plan-money.md)")
+    whole.add_argument("--rank-by", choices=("time", "cost"), metavar="time|cost",
+                       help="Rank by time, or by cost, which needs prices in [plan] (docs/plan-money.md) [default: time]")
     whole.add_argument("--rows", type=int, default=12, help="Rows of the table; 0: all")
     whole.add_argument("--csv", metavar="FILE", help="Write every row as CSV")
     whole.add_argument("--write", metavar="DIR",
