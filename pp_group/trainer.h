@@ -119,6 +119,16 @@ struct LocalRank {
 
 // Of one stage of a local rank and one inner step. The durations add up to less than `wall`: the rest
 // is the other local stages, reading rows and the hash.
+// The mean outer delta of a stage against the mean before it (GroupAverage::Turn), after an exchange
+// of a fragment. `member_norm`: of the members' own deltas over all stages, on average; unset: the
+// average came with a checkpoint.
+struct OuterDelta {
+  int64_t fragment = 0;
+  double squared_norm = 0;
+  std::optional<double> last_squared_norm = std::nullopt, dot = std::nullopt;
+  std::optional<double> member_norm = std::nullopt;
+};
+
 struct StepReport {
   int group = 0, stage = 0;
   int64_t step = 0;            // 1-based, the step just finished
@@ -138,6 +148,8 @@ struct StepReport {
   std::vector<int> members = {}, left_out = {};
   int64_t attempts = 0;  // exchanges until one was whole
   absl::Duration met;    // waiting for who is to meet
+  // Of who tells of the outer steps: where all meet the lowest member, else everyone.
+  std::vector<OuterDelta> outer_deltas = {};
 };
 
 // What a run that goes on from another one's checkpoints took over.

@@ -59,7 +59,10 @@ ordered_json RowOf(const plan::Plan& whole, const plan::PlanRow& row, ordered_js
           {"tokens_per_step", TokensPerStep(run)},
           {"parameters", plan::Parameters(run)},
           {"pair_bytes", BytesOf(run, pairs)},
-          {"step_s", row.placement.seconds},
+          {"step_s", row.step_s},
+          {"sent_bytes", row.sent_bytes},
+          {"compute_cost", row.compute_cost},
+          {"traffic_cost", row.traffic_cost},
           {"least_step_s", row.least_step_s},
           {"exact", row.placement.exact},
           {"nodes", nodes},
@@ -110,6 +113,8 @@ absl::StatusOr<ordered_json> Placed(const ordered_json& request) {
                          {"curve", spec->curve},
                          {"calibrations", spec->calibrations},
                          {"links", spec->links},
+                         {"rank_by", spec->rank_by},
+                         {"priced", spec->price_per_hour.has_value()},
                          {"ranks", spec->run.ranks()},
                          {"groups", spec->run.outer.groups}};
   if (!request.contains("pairs")) return answer;

@@ -94,6 +94,13 @@ absl::Status ReadPlanTable(const TomlValue& root, const SpecNames& names, PlanSp
   r.Require("curve", &plan.curve);
   r.Require("calibration", &plan.calibrations);
   r.Allow("links", &plan.links);
+  plan.price_per_hour = ReadPrices(r, "price_per_hour");
+  plan.link_price_per_gb = ReadPrices(r, "link_price_per_gb");
+  r.Allow("rank_by", &plan.rank_by);
+  r.OneOf("rank_by", plan.rank_by, {"time", "cost"});
+  constexpr char kOfPrices[] = "wants plan.price_per_hour beside it, what a node costs";
+  r.Check(plan.price_per_hour || !plan.link_price_per_gb, "link_price_per_gb", kOfPrices);
+  r.Check(plan.price_per_hour || !plan.by_cost(), "rank_by", kOfPrices);
   if (r.status().ok()) {
     r.Line("curve", plan.curve, kMostLength);
     r.Check(!plan.calibrations.empty(), "calibration", "is empty; want at least one file");
@@ -332,20 +339,20 @@ absl::StatusOr<double> StepSeconds(SimulatedClock& clock, const RunSpec& spec) {
   return (clock.Latest() - filled) / static_cast<double>(timed);
 }
 
-// Links with equal figures have equal numbers.
-std::vector<int> LinkKinds(const Topology& links, const RunSpec& spec) {
+// Links with equal figures, and prices if they count, have equal numbers.
+std::vector<int> LinkKinds(const Topology& links, const RunSpec& spec, const Prices* prices) {
   const size_t n = links.nodes.size();
-  std::map<std::tuple<double, double, double, bool>, int> kinds;
+  std::map<std::tuple<double, double, double, bool, double>, int> kinds;
   std::vector<int> out(n * n, -1);
   for (const PathSpec& path : links.paths) {
     const BoundaryLink link = LinkOf(links, path, spec);
     const int next = static_cast<int>(kinds.size());
-    out[static_cast<size_t>(path.from) * n + static_cast<size_t>(path.to)] =
-        kinds
-            .try_emplace(
-                {link.rate_bit_per_s, link.one_way_delay_s, link.queue_packets, link.whole_buffers},
-                next)
-            .first->second;
+    const size_t at = static_cast<size_t>(path.from) * n + static_cast<size_t>(path.to);
+    out[at] = kinds
+                  .try_emplace({link.rate_bit_per_s, link.one_way_delay_s, link.queue_packets,
+                                link.whole_buffers, prices != nullptr ? prices->per_byte[at] : 0},
+                               next)
+                  .first->second;
   }
   return out;
 }
@@ -365,7 +372,8 @@ Topology BestLinks(Topology links) {
   return links;
 }
 
-absl::Status Place(const Topology& links, PlanRow& row) {
+// `prices` null: nothing costs. `by_cost`: the best placement is the cheapest.
+absl::Status Place(const Topology& links, const Prices* prices, bool by_cost, PlanRow& row) {
   RunSpec spec = row.choice.spec;
   const int64_t steps = 2 * TimedSteps(spec);
   if (steps > kMostSteps) {
@@ -381,18 +389,34 @@ absl::Status Place(const Topology& links, PlanRow& row) {
   ASSIGN_OR_RETURN(const auto alike,
                    SimulatedClock::Of(spec, BestLinks(links), SimulatedClock::Losses::kNone));
   row.least_step_s = alike->LeastStepSeconds();
+  std::vector<SentBytes> sent;
+  if (prices != nullptr) {
+    ASSIGN_OR_RETURN(sent, SentInSteps(spec, steps / 2, steps));
+  }
+  // Seconds in which the nodes cost as much as the traffic of a step.
+  const auto of_traffic = [&](const std::vector<int>& nodes) {
+    return by_cost ? TrafficCost(*prices, sent, nodes) / prices->nodes_per_second : 0;
+  };
   PlacementProblem problem{
       .nodes = static_cast<int>(spec.workers()),
       .ranks_of_group = static_cast<int>(spec.ranks()),
       .groups_alike = AllMeet(spec.outer.algorithm),
-      .link_kind = LinkKinds(links, spec),
-      .seconds =
-          [&](const std::vector<int>& nodes) { return StepSeconds(*clock->Placed(nodes), spec); },
+      .link_kind = LinkKinds(links, spec, by_cost ? prices : nullptr),
+      .seconds = [&](const std::vector<int>& nodes) -> absl::StatusOr<double> {
+        ASSIGN_OR_RETURN(const double seconds, StepSeconds(*clock->Placed(nodes), spec));
+        return seconds + of_traffic(nodes);
+      },
       .least_seconds =
-          [&](const std::vector<int>& nodes) { return clock->Placed(nodes)->LeastStepSeconds(); }};
-  absl::StatusOr<Placement> placement = BestPlacement(problem);
-  if (placement.ok()) row.placement = *std::move(placement);
-  return placement.status();
+          [&](const std::vector<int>& nodes) {
+            return clock->Placed(nodes)->LeastStepSeconds() + of_traffic(nodes);
+          }};
+  ASSIGN_OR_RETURN(row.placement, BestPlacement(problem));
+  row.step_s = row.placement.seconds - of_traffic(row.placement.nodes);
+  if (prices == nullptr) return absl::OkStatus();
+  for (const SentBytes& one : sent) row.sent_bytes += one.per_step;
+  row.traffic_cost = TrafficCost(*prices, sent, row.placement.nodes);
+  row.compute_cost = row.step_s * prices->nodes_per_second;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -440,8 +464,12 @@ absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names, 
         1e-6 * static_cast<double>(*spec.memory_bytes), least->choice.spec.schedule.kind,
         least->choice.codec, 1e-6 * static_cast<double>(least->worker_bytes)));
   }
+  std::optional<Prices> prices;
+  if (spec.price_per_hour) {
+    ASSIGN_OR_RETURN(prices, PricesOf(*spec.price_per_hour, spec.link_price_per_gb, plan.links));
+  }
   for (PlanRow& row : plan.rows) {
-    RETURN_IF_ERROR(Place(plan.links, row));
+    RETURN_IF_ERROR(Place(plan.links, prices ? &*prices : nullptr, spec.by_cost(), row));
   }
   return plan;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/planning/placement.h"
+#include "experiments/planning/prices.h"
 #include "experiments/spec/spec.h"
 #include "netem/topology/toml_tree.h"
 #include "netem/topology/topology.h"
@@ -27,6 +28,8 @@ namespace longhaul::plan {
 //   algorithms = ["diloco", "dp"]                # outer; the run's
 //   outer_codecs = ["none", "int4-b64-h64+ef"]   # the algorithm's own, else the run's
 //   memory_bytes = 2_000_000_000                 # of the largest worker; compute.memory_gb, if any
+//   price_per_hour = 2.5                         # with link_price_per_gb: prices.h; nothing costs
+//   rank_by = "cost"                             # which then places choices, too; "time"
 //
 // of which the first three must be there, and the comments say what the others default to. Files of
 // [plan] count from the spec's folder, in overrides from the working folder.
@@ -40,6 +43,9 @@ struct PlanSpec {
   std::vector<std::string> schedules, codecs, algorithms, outer_codecs;
   std::vector<int64_t> inner_steps;
   std::optional<int64_t> memory_bytes;
+  std::optional<PriceList> price_per_hour, link_price_per_gb;
+  std::string rank_by = "time";
+  bool by_cost() const { return rank_by == "cost"; }
 };
 
 // InvalidArgument with file and line, as ReadRunSpec; also: no [compute], no [plan], and
@@ -68,10 +74,16 @@ absl::StatusOr<std::vector<Candidate>> CandidatesOf(const PlanSpec& plan, const 
 // training, no randomness: the same files give the same rows.
 struct PlanRow {
   Candidate choice;
-  Placement placement = {};  // the best; its seconds are those of a step, exchanges included
-  double least_step_s = 0;   // no placement has a shorter step
-  int64_t worker_bytes = 0;  // of the largest worker, as planned before a run
-  bool within = true;        // the bound on it
+  // The best. Its seconds are those of a step, exchanges included; with rank_by = "cost" also those in
+  // which the nodes cost as much as the step's traffic.
+  Placement placement = {};
+  double step_s = 0;
+  double least_step_s = 0;  // no placement has a shorter step
+  double sent_bytes =
+      0;  // of a step, by all, on the wire; what it costs, and what the nodes do in it
+  double traffic_cost = 0, compute_cost = 0;  // 0 without prices
+  int64_t worker_bytes = 0;                   // of the largest worker, as planned before a run
+  bool within = true;                         // the bound on it
 };
 
 struct Plan {
@@ -84,7 +96,7 @@ struct Plan {
 using WorkerBytes = std::function<int64_t(const RunSpec&)>;
 
 // `links`: of as many nodes as the run has workers. Errors: links that a clock has no model of; no choice
-// within the bound (ResourceExhausted).
+// within the bound (ResourceExhausted); those of PricesOf.
 absl::StatusOr<Plan> PlaceChoices(const PlanSpec& spec, const SpecNames& names, Topology links,
                                   const WorkerBytes& worker_bytes);
 

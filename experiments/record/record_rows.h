@@ -246,6 +246,17 @@ struct RoundRow {
   }
 };
 
+// The mean outer delta of a stage after an outer step, against the mean of the one before; of who tells
+// of them (pp_group/trainer.h). Unset: there was none before in this life of the group, or its norms
+// came with a checkpoint.
+struct OuterDeltaRow {
+  int64_t step, group_index, stage;
+  int64_t fragment = 0;
+  double squared_norm = 0;
+  std::optional<double> last_squared_norm = std::nullopt, dot = std::nullopt;
+  std::optional<double> member_norm = std::nullopt;  // over all stages, mean over the members
+};
+
 // A fault that struck, of the script or not. `recovered_step`: the first that the group finished
 // after it was back, `recovery_s` later.
 struct FaultRow {

@@ -146,6 +146,18 @@ void VisitFields(Row& r, Visit&& visit) {
   visit("waited_s", r.waited_s);
 }
 
+template <RowOf<OuterDeltaRow> Row, typename Visit>
+void VisitFields(Row& r, Visit&& visit) {
+  visit("step", r.step);
+  visit("group_index", r.group_index);
+  visit("stage", r.stage);
+  visit("fragment", r.fragment);
+  visit("squared_norm", r.squared_norm);
+  visit("last_squared_norm", r.last_squared_norm);
+  visit("dot", r.dot);
+  visit("member_norm", r.member_norm);
+}
+
 template <RowOf<FaultRow> Row, typename Visit>
 void VisitFields(Row& r, Visit&& visit) {
   visit("number", r.number);
@@ -237,6 +249,9 @@ inline constexpr RowTable kTable<EvaluationRow> = {"evaluations", "step, codec"}
 template <>
 inline constexpr RowTable kTable<RoundRow> = {"rounds", "round", true};
 template <>
+inline constexpr RowTable kTable<OuterDeltaRow> = {"outer_deltas",
+                                                   "step, fragment, group_index, stage", true};
+template <>
 inline constexpr RowTable kTable<FaultRow> = {"faults", "number", true};
 template <>
 inline constexpr RowTable kTable<SimulatedRow> = {"simulated_times", "step, group_index, stage",
@@ -251,6 +266,7 @@ inline constexpr RowTable kTable<EstimateRow> = {
 // Every kind of row that a run has.
 #define LONGHAUL_FOR_EACH_RUN_ROW(Do)                                                    \
   Do(StepRow) Do(LinkRow) Do(CrossingRow) Do(CheckpointCrossingRow) Do(CrossingErrorRow) \
-      Do(EvaluationRow) Do(RoundRow) Do(FaultRow) Do(SimulatedRow) Do(CodecSwitchRow)
+      Do(EvaluationRow) Do(RoundRow) Do(FaultRow) Do(SimulatedRow) Do(CodecSwitchRow)    \
+          Do(OuterDeltaRow)
 
 }  // namespace longhaul

@@ -203,6 +203,22 @@ CREATE TABLE IF NOT EXISTS rounds (
   PRIMARY KEY (run_id, round)
 ) WITHOUT ROWID;
 
+-- The mean outer delta (pseudo-gradient) of a stage, as the lowest group that met had it (where groups
+-- meet in pairs or clusters: every group), against the mean of the outer step before. Over stages and
+-- fragments squared norms and dots add up: their cosine is dot / sqrt(squared_norm last_squared_norm).
+CREATE TABLE IF NOT EXISTS outer_deltas (
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  step INTEGER NOT NULL,             -- behind which it was applied
+  group_index INTEGER NOT NULL,
+  stage INTEGER NOT NULL,
+  fragment INTEGER NOT NULL,         -- 0 where all parameters cross at once
+  squared_norm REAL NOT NULL,
+  last_squared_norm REAL,            -- NULL, as dot: the first of the run, of a resumed one, of this group
+  dot REAL,
+  member_norm REAL,                  -- norm of a member's own delta over all stages, mean over members
+  PRIMARY KEY (run_id, step, group_index, stage, fragment)
+) WITHOUT ROWID;
+
 -- Faults that struck, of the spec's script or not.
 CREATE TABLE IF NOT EXISTS faults (
   run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,

@@ -69,6 +69,7 @@ const std::map<std::string, void (*)(RunRecorder&, const json&)>& RunRecorder::O
          Keep<RoundRow>(r, e);
          r.repeated_exchanges_ += r.Pending<RoundRow>().back().attempts - 1;
        }},
+      {"outer_delta", Keep<OuterDeltaRow>},
       {"codec_switch",
        [](Self& r, const json& e) {
          Keep<CodecSwitchRow>(r, e);

@@ -72,7 +72,7 @@ class RunRecorder {
   // Rows until they are written, in this order.
   std::tuple<std::vector<StepRow>, std::vector<SimulatedRow>, std::vector<FaultRow>,
              std::vector<CodecSwitchRow>, std::vector<RoundRow>, std::vector<LinkRow>,
-             std::vector<EvaluationRow>, std::vector<CrossingErrorRow>>
+             std::vector<EvaluationRow>, std::vector<CrossingErrorRow>, std::vector<OuterDeltaRow>>
       pending_;
   WireCounts wire_;                            // of the whole training
   std::map<int64_t, double> longest_still_s_;  // by rank

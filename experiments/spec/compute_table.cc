@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/status_macros.h"
+#include "experiments/spec/gpu_profiles.h"
 #include "netem/topology/table_reader.h"
 
 namespace longhaul {
@@ -58,27 +59,43 @@ absl::Status CheckClocked(const TomlValue& root, const RunSpec& spec) {
   return absl::OkStatus();
 }
 
+// "profile", a device by name: its flops_per_s and, unless the table says it, memory_gb. What is kept of
+// it, in records and hashes, are these figures.
+void TakeProfile(TableReader& r, RunSpec::Compute* compute) {
+  const auto name = r.Get<std::string>("profile");
+  if (!name) return;
+  r.Check(!r.Has("flops_per_s"), "profile", "and flops_per_s: one of them says what it computes");
+  const absl::StatusOr<GpuProfile> found = FindGpuProfile(*name);
+  if (!found.ok())
+    return r.Fail("profile", std::string("names an ") + std::string(found.status().message()));
+  compute->flops_per_s = found->flops_per_s;
+  compute->memory_gb = found->memory_gb;
+}
+
 void ReadMachine(TableReader& r, const TomlValue& table, RunSpec& spec, RunSpec::Compute* compute) {
+  TakeProfile(r, compute);
   r.Allow("flops_per_s", &compute->flops_per_s);
   r.Allow("mfu", &compute->mfu);
   r.Allow("group_speed", &compute->group_speed);
   r.Allow("memory_gb", &compute->memory_gb);
   r.Allow("restart_s", &compute->restart_s);
   if (!r.status().ok()) return;
-  for (const char* key : {"flops_per_s", "mfu", "group_speed", "memory_gb", "restart_s"}) {
+  for (const char* key :
+       {"profile", "flops_per_s", "mfu", "group_speed", "memory_gb", "restart_s"}) {
     r.Check(!r.Has(key) || spec.simulated_clock(), key, "is of net.clock = \"simulated\" alone");
   }
-  const bool flops = r.Has("flops_per_s");
+  const char* peak = r.Has("profile") ? "profile" : "flops_per_s";
+  const bool flops = r.Has(peak);
   r.Check(flops || r.Has("forward_s") || !spec.simulated_clock(), "flops_per_s",
           "is missing, and so is forward_s: a machine is flops_per_s and mfu, or forward_s and "
           "backward_s");
   const bool seconds = r.Has("forward_s") || r.Has("backward_s");
-  r.Check(!flops || !seconds, "flops_per_s",
+  r.Check(!flops || !seconds, peak,
           "and forward_s or backward_s: one of them says how long a pass takes");
-  r.Check(flops == r.Has("mfu"), flops ? "mfu" : "flops_per_s",
-          "is missing: flops_per_s and mfu are given together");
+  r.Check(flops == r.Has("mfu"), flops ? "mfu" : peak,
+          fmt::format("is missing: {} and mfu are given together", peak));
   if (flops) r.Within("flops_per_s", compute->flops_per_s, 1, 1e21, "operations a second");
-  if (flops) r.Within("mfu", compute->mfu, 1e-6, 1, "of flops_per_s");
+  if (flops) r.Within("mfu", compute->mfu, 1e-6, 1, fmt::format("of {}", peak));
   if (r.Has("memory_gb")) r.Within("memory_gb", compute->memory_gb, 1e-3, 1e9, "GB");
   r.Within("restart_s", compute->restart_s, 0, kMostRestartSeconds, "s");
   r.Check(!r.Has("restart_s") || spec.outer.on_group_loss == "continue", "restart_s",

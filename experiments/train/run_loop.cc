@@ -205,6 +205,19 @@ absl::Status Training::TellTimes(const std::vector<StepReport>& reports, absl::D
 
 absl::Status Training::TellStep(const std::vector<StepReport>& reports) {
   EmitSteps(reports, ranks(), options_.clocked, codec_time_, sink_);
+  for (const StepReport& r : reports) {
+    for (const OuterDelta& d : r.outer_deltas) {
+      const OuterDeltaRow row{.step = r.step,
+                              .group_index = r.group,
+                              .stage = r.stage,
+                              .fragment = d.fragment,
+                              .squared_norm = d.squared_norm,
+                              .last_squared_norm = d.last_squared_norm,
+                              .dot = d.dot,
+                              .member_norm = d.member_norm};
+      EmitRow("outer_delta", ranks().front().rank, row, sink_);
+    }
+  }
   if (options_.codecs) {
     for (const CodecSwitchRow& s : options_.codecs->Take()) {
       EmitRow("codec_switch", ranks().front().rank, s, sink_);

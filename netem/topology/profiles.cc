@@ -16,6 +16,8 @@ const std::vector<Profile>& Profiles() {
        "New York-Los Angeles: Epsilon 64 ms, Azure east-west 71 ms"},
       {"transatlantic", Mbit(100), absl::Milliseconds(75),
        "New York-London: Verizon 70 ms, Epsilon 75 ms, Azure 79 ms"},
+      {"agora", Mbit(200), absl::Milliseconds(80),
+       "least that a peer of Pluralis' Agora must have: 200 Mbit/s, below 80 ms RTT"},
       {"simulator-default", Mbit(100), absl::Milliseconds(100),
        "baseline of the planning study: 100 Mbit/s symmetric, 100 ms"},
       {"transpacific", Mbit(50), absl::Milliseconds(105),

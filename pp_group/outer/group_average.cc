@@ -54,22 +54,20 @@ std::span<std::byte> BytesOf(const at::Tensor& x) {
 
 // Of every eighth value each, then of the eight sums: in one order, so that it has equal bits on every
 // host.
-double SquaredNorm(const at::Tensor& x) {
+double Dot(const at::Tensor& x, const at::Tensor& y) {
   constexpr int64_t kLanes = 8;
   std::array<double, kLanes> sums = {};
-  const float* values = x.const_data_ptr<float>();
+  const float *a = x.const_data_ptr<float>(), *b = y.const_data_ptr<float>();
   const int64_t whole = x.numel() / kLanes * kLanes;
   for (int64_t i = 0; i < whole; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      sums[lane] += value * value;
+      sums[lane] += static_cast<double>(a[i + lane]) * b[i + lane];
     }
   }
-  for (int64_t i = whole; i < x.numel(); ++i) {
-    sums[i - whole] += static_cast<double>(values[i]) * values[i];
-  }
+  for (int64_t i = whole; i < x.numel(); ++i) sums[i - whole] += static_cast<double>(a[i]) * b[i];
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
+double SquaredNorm(const at::Tensor& x) { return Dot(x, x); }
 
 bool SameBytes(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return false;
@@ -415,6 +413,26 @@ absl::StatusOr<at::Tensor> GroupAverage::Average(const at::Tensor& scratch,
   }
   Divide(static_cast<int64_t>(members_.size()) - out);
   return average_;
+}
+
+GroupAverage::Turn GroupAverage::TurnOfAverage() {
+  Turn turn;
+  const bool first = !last_.defined();
+  if (first) last_ = at::empty_like(average_);
+  double last_squared = 0, dot = 0;
+  for (const FramePart& part : place_.parts) {
+    const at::Tensor average = Of(part, average_), last = Of(part, last_);
+    if (!part.copy && !first) {
+      last_squared += SquaredNorm(last);
+      dot += Dot(average, last);
+    }
+    if (!part.copy) turn.squared_norm += SquaredNorm(average);
+    last.copy_(average);
+  }
+  if (first) return turn;
+  turn.last_squared_norm = last_squared;
+  turn.dot = dot;
+  return turn;
 }
 
 void GroupAverage::Divide(int64_t members) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -107,6 +108,15 @@ class GroupAverage {
   // Receive, SquaredNorms and Average of all.
   absl::StatusOr<at::Tensor> Finish(const at::Tensor& scratch);
 
+  // The average against that of the exchange at which this was last called; no training looks at it. A
+  // tied matrix's copy counts nowhere.
+  struct Turn {
+    double squared_norm = 0;
+    std::optional<double> last_squared_norm = std::nullopt, dot = std::nullopt;  // unset: the first
+  };
+  Turn TurnOfAverage();
+  void ForgetLast() { last_.reset(); }
+
   // What Average has returned, or what a checkpoint left of it; [N].
   const at::Tensor& average() const { return average_; }
   int64_t bytes_sent() const { return bytes_sent_; }          // of frames, by the last Begin
@@ -141,6 +151,7 @@ class GroupAverage {
   CodecStates states_;
   at::Tensor average_;  // [N]; a sum until Average has divided it
   bool divided_ = false;
+  at::Tensor last_;     // [N], of TurnOfAverage; undefined: none
   at::Tensor senders_;  // [N]; of each element
   std::vector<int> members_;
   std::vector<int> peer_ranks_;               // of the members, in place_.peers

@@ -243,23 +243,48 @@ absl::Status OuterRound::Average(const OuterExchange& e) {
     }
     const std::vector<bool> poisoned = PoisonedMembers(norms);
     RETURN_IF_ERROR(state.outer->Average(e.fragment, poisoned));
+    double sum = 0, counted = 0;
+    for (size_t m = 0; m < norms.size(); ++m) {
+      if (poisoned[m]) continue;
+      sum += norms[m];
+      ++counted;
+    }
+    member_norms_[{e.fragment, i}] = sum / counted;
     Count(state, start, kWork, "average", e);
   }
   averaged_.push_back(e);
   return absl::OkStatus();
 }
 
+void OuterRound::TellDelta(size_t local_rank, const OuterExchange& e) {
+  RankState& state = *ranks_[local_rank];
+  GroupAverage& exchange = state.outer->exchange(e.fragment);
+  const auto norm = member_norms_.extract({e.fragment, local_rank});
+  if (plan_.all_meet() && exchange.members().front() != state.rank.group) {
+    exchange.ForgetLast();
+    return;
+  }
+  const GroupAverage::Turn turn = exchange.TurnOfAverage();
+  state.report.outer_deltas.push_back(
+      {.fragment = e.fragment,
+       .squared_norm = turn.squared_norm,
+       .last_squared_norm = turn.last_squared_norm,
+       .dot = turn.dot,
+       .member_norm = norm.empty() ? std::nullopt : std::optional(norm.mapped())});
+}
+
 absl::Status OuterRound::Apply(const OuterExchange& e) {
   RETURN_IF_ERROR(Average(e));
   std::erase(averaged_, e);
-  for (auto& rank : ranks_) {
-    RankState& state = *rank;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    RankState& state = *ranks_[i];
     busy_ = &state;
     const absl::Duration start = now_();
     if (e.applied > e.begun) state.host_parameters.copy_(state.stage->parameters());
     RETURN_IF_ERROR(state.outer->Apply(e));
     state.stage->parameters().copy_(state.host_parameters);
     GroupAverage& exchange = state.outer->exchange(e.fragment);
+    TellDelta(i, e);
     const std::vector<int>& members = exchange.members();
     const std::vector<bool> left_out = state.outer->left_out(e.fragment);
     state.report.members = members;

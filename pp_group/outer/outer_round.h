@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,6 +62,7 @@ class OuterRound {
   absl::Status Average(const OuterExchange& e);
   void GatherNormsOfStages(const OuterExchange& e);
   absl::Status Apply(const OuterExchange& e);
+  void TellDelta(size_t local_rank, const OuterExchange& e);
 
   const TrainSpec& spec_;
   const OuterPlan plan_;
@@ -70,6 +73,8 @@ class OuterRound {
   std::vector<OuterExchange> averaged_;  // and not yet applied
   // [i]: squared norms of the members' deltas, of local rank i's stage; then of each stage.
   std::vector<std::vector<std::vector<double>>> squared_norms_;
+  // Norms of the members' deltas on average, by fragment and local rank: from Average to Apply.
+  std::map<std::pair<int64_t, size_t>, double> member_norms_;
   int lowest_member_ = 0;
   const RankState* busy_ = nullptr;
 };

@@ -20,7 +20,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from longhaul.refusal import Refused, need
-from longhaul.record import RECORD, Record, open_record
+from longhaul.analysis.pseudo_gradients import Turn, turns
+from longhaul.record import RECORD, OuterDelta, Record, open_record
 from longhaul.starting import command, environment
 
 if TYPE_CHECKING:
@@ -85,6 +86,15 @@ class Run(_Documented):
     def evaluations(self) -> pandas.DataFrame:
         """Held-out loss_nat by step, with the codec on and off."""
         return self._rows("evaluations")
+
+    @property
+    def pseudo_gradients(self) -> pandas.DataFrame:
+        """A row for each outer step: norm of the mean outer delta, its cosine to the one before, and of a group's own delta to
+        the mean; NaN where that is not known."""
+        columns = [field.name for field in dataclasses.fields(Turn)]
+        rows = [dataclasses.astuple(turn) for turn in turns(self.record.read(OuterDelta, self.number))]
+        frame = need("pandas", "a data frame").DataFrame(rows, columns=columns)
+        return frame.astype(dict.fromkeys(columns[3:], float))
 
 
 class Results:

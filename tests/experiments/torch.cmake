@@ -29,7 +29,7 @@ longhaul_test(experiments/command/output_test.cc
   LIBS command_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 add_dependencies(experiments_command_output_test longhaul-demo)
 longhaul_test(experiments/command/scale_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/command/plan_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/command/plan_command_test.cc LIBS command_testing longhaul::experiments_data fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/command/simulated_test.cc experiments/command/run_trace_test.cc
   LIBS command_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
 target_compile_definitions(experiments_command_simulated_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"

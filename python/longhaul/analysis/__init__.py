@@ -9,6 +9,7 @@
     findings     what families say together: directions, position, rates, tests named beforehand, times to a loss
     depth        M1 and M4 over the same arms: compare_depths
     diloco       factors of M groups, H inner steps and outer codecs
+    pseudo_gradients  cosines of successive mean outer deltas: turns(rows of outer_deltas)
     contrast     a weighted sum of ln eta over arms
     rows         estimates(analysis) -> rows of the record's table `estimates`
     text         campaign_table, campaign_summary, findings_tables, planned_depths

@@ -10,7 +10,7 @@ from longhaul.tables import json_text
 
 
 def parser():
-    whole = Parser("plan", "Rank schedules, codecs, outer steps and placements by time to a loss",
+    whole = Parser("plan", "Rank schedules, codecs, outer steps and placements by time to a loss, or its cost",
                    "Examples:\n  longhaul net probe LAB --json > matrix.json\n"
                    "  longhaul plan examples/plan/plan.toml --links matrix.json")
     whole.add_argument("spec", help="Run spec with [compute] and [plan] (docs/plan.md)")
@@ -18,6 +18,8 @@ def parser():
                        help=SET_HELP)
     whole.add_argument("--links", metavar="LINKS",
                        help="Profile, topology file, or a matrix that `net probe --json` wrote")
+    whole.add_argument("--rank-by", choices=("time", "cost"), metavar="time|cost",
+                       help="Rank by time, or by cost, which needs prices in [plan] (docs/plan-money.md) [default: time]")
     whole.add_argument("--rows", type=int, default=12, help="Rows of the table; 0: all")
     whole.add_argument("--csv", metavar="FILE", help="Write every row as CSV")
     whole.add_argument("--write", metavar="DIR",
@@ -34,7 +36,8 @@ def _typed(word):
 
 
 def run(options):
-    sets = options.set + ([f"plan.links={options.links}"] if options.links else [])
+    sets = options.set + ([f"plan.links={options.links}"] if options.links else []) + \
+        ([f"plan.rank_by={options.rank_by}"] if options.rank_by else [])
     found = plan(options.spec, sets, _typed(options.spec) + "".join(f" --set {_typed(one)}" for one in sets))
     from longhaul.planning.plan.tables import next_campaign  # pylint: disable=import-outside-toplevel
     if options.csv:

@@ -10,8 +10,8 @@ Needs the standard library alone; frames need pandas.
 """
 
 from longhaul.record.rows import (DIRECTIONS, CodecSwitch, Crossing, CrossingError, Estimate, Evaluation, Experiment,
-                                  Fault, Link, Round, Run, Simulated, Step)
+                                  Fault, Link, OuterDelta, Round, Run, Simulated, Step)
 from longhaul.record.store import RECORD, OtherVersion, Record, Unreadable, open_record
 
 __all__ = ["DIRECTIONS", "RECORD", "CodecSwitch", "Crossing", "CrossingError", "Estimate", "Evaluation", "Experiment",
-           "Fault", "Link", "OtherVersion", "Record", "Round", "Run", "Simulated", "Step", "Unreadable", "open_record"]
+           "Fault", "Link", "OtherVersion", "OuterDelta", "Record", "Round", "Run", "Simulated", "Step", "Unreadable", "open_record"]

@@ -195,6 +195,18 @@ class Round:
 
 
 @dataclass(slots=True)
+class OuterDelta:
+    step: int
+    group_index: int
+    stage: int
+    fragment: int
+    squared_norm: float
+    last_squared_norm: float | None
+    dot: float | None
+    member_norm: float | None
+
+
+@dataclass(slots=True)
 class Fault:
     number: int
     step: int
@@ -241,7 +253,8 @@ TABLES = {
     CrossingError: ("crossing_errors", "src_rank, dst_rank, percent"),
     CodecSwitch: ("codec_switches", "step, group_index, boundary, direction DESC"),
     Round: ("rounds", "round"),
+    OuterDelta: ("outer_deltas", "step, fragment, group_index, stage"),
     Fault: ("faults", "number"),
     Evaluation: ("evaluations", "step, codec"),
 }
-LATER = {"simulated_times", "crossing_errors", "codec_switches", "rounds", "faults"}
+LATER = {"simulated_times", "crossing_errors", "codec_switches", "rounds", "outer_deltas", "faults"}

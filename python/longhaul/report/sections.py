@@ -4,7 +4,8 @@ import math
 from collections import defaultdict
 
 from longhaul.analysis.advice import data_advice
-from longhaul.record import CodecSwitch, Crossing, Fault, Link, Record, Round, Run, Step
+from longhaul.analysis.pseudo_gradients import turns
+from longhaul.record import CodecSwitch, Crossing, Fault, Link, OuterDelta, Record, Round, Run, Step
 from longhaul.record import rows
 from longhaul.record.contents import contents_of, short
 from longhaul.report.campaign import campaign_html, errors_html, wire_html
@@ -172,6 +173,30 @@ def _faults(record, e):
             "struck, a band where a group was lost or left out of the outer step.</p>" + "".join(parts))
 
 
+def _mean_cell(values):
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.3f}" if known else "-"
+
+
+def _pseudo_gradients(record, e):
+    of_arm = defaultdict(list)
+    for run in e.runs:
+        if found := turns(record.read(OuterDelta, run.id)):
+            of_arm[run.arm].append(found)
+    if not of_arm:
+        return ""
+    table = Table(columns="arm | runs | outer steps | to the one before | first half | second half | group to the mean")
+    for arm, runs in of_arm.items():
+        halves = [([t.cosine_to_last for t in found[:len(found) // 2]], [t.cosine_to_last for t in found[len(found) // 2:]])
+                  for found in runs]
+        first, second = ([value for half in halves for value in half[n]] for n in (0, 1))
+        table.add(arm, len(runs), len({t.step for t in runs[0]}), _mean_cell(first + second), _mean_cell(first),
+                  _mean_cell(second), _mean_cell([t.member_cosine for found in runs for t in found]))
+    return ('<h3>Pseudo-gradients</h3><p class="note">Cosine of the mean outer delta to that of the outer step before, on average '
+            "over outer steps and runs, and of a group's own delta to the mean. An outer momentum adds up what these have in "
+            f"common: near 0 it gains nothing, near 1 it acts as a larger outer rate.</p>{grid_html(table)}")
+
+
 def _switches(record, e):
     parts = []
     for run in e.runs:
@@ -301,5 +326,6 @@ def section_html(record: Record, e: Reported, figures: dict[str, str], figures_n
         "Final held-out loss, codec off, over what an arm costs: the simulated clock's hours where runs have one, bytes of all "
         "messages, planned memory of a rank. Bars: t over seeds, 95 %; open: references. On the line are those that no other arm "
         "beats in both; it knows no intervals."))
-    parts += [_timing(record, e, figures), _switches(record, e), _faults(record, e), _provenance(e), _runs(e), "</section>\n"]
+    parts += [_timing(record, e, figures), _pseudo_gradients(record, e), _switches(record, e), _faults(record, e),
+              _provenance(e), _runs(e), "</section>\n"]
     return "".join(parts)

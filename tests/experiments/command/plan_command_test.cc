@@ -3,10 +3,12 @@
 #include <cstdio>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/spec/gpu_profiles.h"
 #include "tests/doc_table.h"
 #include "tests/experiments/command/command_line.h"
 
@@ -86,6 +88,24 @@ TEST(PlanCommand, AMissingFileIsOneLineWithBothOfItsNames) {
       set.output,
       "longhaul: --set plan.calibration=[\"x/../n.json\"]:1: 'plan.calibration' is 'x/../n.json', and "
       "there is no file /tmp/x/../n.json: names on the command line count from the working folder\n");
+}
+
+// docs/plan-money.md: the example's table, and the devices that the engine knows.
+TEST(PlanCommand, ThePageOfPricesHasWhatItPrintsAndEveryDevice) {
+  const std::string top = std::filesystem::weakly_canonical(LONGHAUL_SPECS "/../..").string();
+  const std::string page = top + "/docs/plan-money.md";
+  const CommandResult shown =
+      PlanIn(top,
+             "examples/plan/plan.toml --rank-by cost --rows 3 --set plan.price_per_hour=0.4 --set "
+             "\"plan.link_price_per_gb={'*' = 0.09, 'a<>c' = 0, 'b<>d' = 0}\"");
+  ASSERT_EQ(shown.exit_status, 0) << shown.output;
+  ExpectTableInPage(page, "money", "```\n" + shown.output + "```\n");
+  const std::string text = ReadFile(page);
+  for (const GpuProfile& gpu : GpuProfiles()) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("| `{}` | {} | {:g} | {:g} | {:g} | {} |\n", gpu.name,
+                                            gpu.device, 1e-12 * gpu.flops_per_s, gpu.memory_gb,
+                                            gpu.memory_gb_per_s, gpu.source)));
+  }
 }
 
 // docs/plan.md: the example's table, and of the choices that were run for real what stands as predicted.

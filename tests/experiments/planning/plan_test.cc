@@ -105,6 +105,47 @@ TEST(Plan, WhatItCannotTakeIsOneLine) {
   EXPECT_THAT(Refusal({"campaign.name=x"}), HasSubstr("is a campaign"));
 }
 
+// The same step. Two nodes at 3 and 1.8 an hour, and 2^17 + 112 bytes each way, on the wire, of which
+// one way costs.
+TEST(Plan, WhatAStepCostsByHand) {
+  const Sets priced = And(kOneSchedule, {"plan.price_per_hour.a=3", "plan.price_per_hour.b=1.8",
+                                         "plan.link_price_per_gb={'*' = 0, 'a>b' = 50}"});
+  const double bytes = kKappa * (4 * 128 * 256 + 112);
+  const PlanRow row = Make(priced).rows.at(0);
+  EXPECT_EQ(row.step_s, row.placement.seconds);
+  EXPECT_NEAR(row.sent_bytes, 2 * bytes, 1e-6);
+  EXPECT_NEAR(row.compute_cost, row.step_s * 4.8 / 3600, 1e-15);
+  EXPECT_NEAR(row.traffic_cost, 50e-9 * bytes, 1e-15);
+  const PlanRow flat =
+      Make(And(kOneSchedule, {"plan.price_per_hour=2.4", "plan.link_price_per_gb=0.5"})).rows.at(0);
+  EXPECT_NEAR(flat.compute_cost, row.compute_cost, 1e-15);
+  EXPECT_NEAR(flat.traffic_cost, 2 * 0.5e-9 * bytes, 1e-15);
+  const PlanRow free = Make(And(kOneSchedule, {"plan.price_per_hour=2.4"})).rows.at(0);
+  EXPECT_EQ(free.traffic_cost, 0);
+  EXPECT_EQ(Make(kOneSchedule).rows.at(0).compute_cost, 0);
+}
+
+TEST(Plan, BadPricesAreOneLine) {
+  const auto with = [](const std::string& hour, const std::string& gb) {
+    return Refusal({"plan.price_per_hour=" + hour, "plan.link_price_per_gb=" + gb});
+  };
+  EXPECT_THAT(with("-1", "0"), HasSubstr("'plan.price_per_hour' is -1.0; want 0 to 1e+06"));
+  EXPECT_THAT(with("nan", "0"), HasSubstr("'plan.price_per_hour' is nan; want 0 to 1e+06"));
+  EXPECT_THAT(with("1", "-0.5"), HasSubstr("'plan.link_price_per_gb' is -0.5; want 0 to"));
+  EXPECT_THAT(with("1", "{'a>b' = inf}"), HasSubstr("of 'a>b' is inf; want 0 to"));
+  EXPECT_THAT(with("true", "0"), HasSubstr("'plan.price_per_hour' is a boolean; want a number"));
+  EXPECT_THAT(with("{a = 1}", "0"), HasSubstr("has no price of node 'b'; want one of each"));
+  EXPECT_THAT(with("{a = 1, b = 1, c = 1}", "0"), HasSubstr("names 'c', and links have no such"));
+  EXPECT_THAT(with("{a = 0, b = 0}", "0"), HasSubstr("is 0 of every node"));
+  EXPECT_THAT(with("1", "{'a>b' = 1}"), HasSubstr("has no price of path b>a; want one, or '*'"));
+  EXPECT_THAT(with("1", "{'a>x' = 1}"), HasSubstr("'plan.link_price_per_gb' no node 'x'"));
+  EXPECT_THAT(with("1", "{'a<>b' = 1, 'a>b' = 2}"),
+              HasSubstr("has two prices of path a>b: 'a<>b' and 'a>b'"));
+  EXPECT_THAT(Refusal({"plan.link_price_per_gb=1"}), HasSubstr("wants plan.price_per_hour"));
+  EXPECT_THAT(Refusal({"plan.rank_by=cost"}), HasSubstr("wants plan.price_per_hour"));
+  EXPECT_THAT(Refusal({"plan.rank_by=money"}), HasSubstr("rank_by"));
+}
+
 TEST(Plan, OneGroupHasNoOuterStepToChoose) {
   const Plan plan = Make(And(kOneSchedule, {"plan.algorithms=[\"diloco\", \"dp\"]"}));
   EXPECT_EQ(plan.rows.size(), 1u);
@@ -150,6 +191,27 @@ TEST(PlanExamples, GroupsStayOnOneSideOfTheSlowLine) {
     std::vector<std::string> groups = {names[0] + names[1], names[2] + names[3]};
     for (std::string& group : groups) std::sort(group.begin(), group.end());
     EXPECT_THAT(groups, UnorderedElementsAre("ac", "bd")) << row.choice.codec;
+  }
+}
+
+// Nodes that cost little, and lines that do inside of a site alone: of the cheapest placement nothing
+// crosses these, though its steps are the longer ones.
+TEST(PlanExamples, TheCheapestPlacementPaysNoLineThatItCanAvoid) {
+  const Sets priced = {"plan.price_per_hour=0.001",
+                       "plan.link_price_per_gb={'*' = 0, 'a<>c' = 1000, 'b<>d' = 1000}",
+                       "plan.schedules=[\"gpipe\"]", "plan.codecs=[\"none / none\"]",
+                       "plan.algorithms=[\"diloco\"]"};
+  const Plan fastest = Example("two-sites.toml", priced);
+  const Plan cheapest = Example("two-sites.toml", And(priced, {"plan.rank_by=cost"}));
+  ASSERT_EQ(fastest.rows.size(), cheapest.rows.size());
+  for (size_t i = 0; i < fastest.rows.size(); ++i) {
+    const PlanRow &fast = fastest.rows[i], &cheap = cheapest.rows[i];
+    EXPECT_GT(fast.traffic_cost, 0);
+    EXPECT_EQ(cheap.traffic_cost, 0);
+    EXPECT_GT(cheap.step_s, fast.step_s);
+    EXPECT_LT(cheap.compute_cost, fast.compute_cost + fast.traffic_cost);
+    EXPECT_NEAR(cheap.compute_cost, cheap.step_s * 4 * 0.001 / 3600, 1e-18);
+    EXPECT_NEAR(cheap.sent_bytes, fast.sent_bytes, 1e-6);
   }
 }
 

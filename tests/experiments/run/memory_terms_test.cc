@@ -47,11 +47,11 @@ constexpr int64_t kHeader = 64;  // of a codec's frame
 // int8-b64: 64 bytes, a byte an element, two for every 64.
 constexpr int64_t Int8Frame(int64_t elements) { return kHeader + elements + elements / 32; }
 
-TEST(MemoryTerms, AnOuterStepHoldsFourCopiesAndAFrameOfEachGroupComingAndGoing) {
+TEST(MemoryTerms, AnOuterStepHoldsFiveCopiesAndAFrameOfEachGroupComingAndGoing) {
   const Sets int8 = kOneStage + Sets{"outer.codec=int8-b64", "outer.groups=3"};
   const int64_t alone = BytesWith(kOneStage) - kProcess;  // three groups of one process
   EXPECT_EQ(BytesWith(int8 + Sets{"outer.inner_steps=5"}) - kProcess - 3 * alone,
-            3 * (4 * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)));
+            3 * (5 * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)));
   EXPECT_EQ(BytesWith(int8 + Sets{"outer.algorithm=dp"}) - kProcess - 3 * alone,
             3 * (1 * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)))
       << "data parallel: the average alone";
@@ -61,7 +61,7 @@ TEST(MemoryTerms, AnOuterStepHoldsFourCopiesAndAFrameOfEachGroupComingAndGoing) 
       << "an interpreter, and the parameters as it sees them";
 }
 
-// Six groups in clusters of two: start, momentum, delta and mean of each level; three frames between
+// Six groups in clusters of two: start, momentum, delta, mean and the mean before of each level; three frames between
 // the two of a cluster, five between the three clusters, whose codec remembers what it lost.
 TEST(MemoryTerms, EachLevelHasItsCopiesItsFramesAndWhatItsCodecRemembers) {
   const Sets levels = kOneStage + Sets{"outer.groups=6",         "outer.algorithm=hierarchical",
@@ -69,7 +69,7 @@ TEST(MemoryTerms, EachLevelHasItsCopiesItsFramesAndWhatItsCodecRemembers) {
                                        "outer.cluster_groups=2", "outer.global_every=2"};
   const int64_t alone = BytesWith(kOneStage) - kProcess;
   EXPECT_EQ(BytesWith(levels) - kProcess - 6 * alone,
-            6 * (8 * 4 * kParameters + (3 + 5) * Int8Frame(kParameters)));
+            6 * (10 * 4 * kParameters + (3 + 5) * Int8Frame(kParameters)));
   EXPECT_NEAR(Adds(levels, {"outer.global_codec=int8-b64+ef"}), 6 * 4 * kParameters, 6 * 64)
       << "but for what a state has beside its numbers";
 }

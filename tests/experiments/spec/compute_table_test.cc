@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/spec/campaign.h"
+#include "experiments/spec/gpu_profiles.h"
 #include "experiments/spec/spec.h"
 #include "experiments/spec/spec_changes.h"
 #include "experiments/spec/timing_grid.h"
@@ -28,6 +29,56 @@ TEST(ComputeTable, OneNumberIsThatOfEveryStageAndReadsBack) {
   EXPECT_EQ(again->compute, spec->compute);
   EXPECT_EQ(ToToml(*again), text);
   EXPECT_FALSE(SpecChanges(*ReadWith({}), *spec).empty()) << "another arm, not the same one";
+}
+
+const std::vector<std::string> kClocked = {"net.clock=simulated", "net.transport=loopback",
+                                           "net.profile=regional"};
+std::vector<std::string> Clocked(const std::vector<std::string>& sets) {
+  std::vector<std::string> all = kClocked;
+  all.insert(all.end(), sets.begin(), sets.end());
+  return all;
+}
+
+TEST(ComputeTable, AProfileIsTheFiguresOfItsDataSheet) {
+  const std::vector<std::tuple<std::string, double, double, double>> sheets = {
+      {"a100", 312e12, 80, 2039},
+      {"h100", 989e12, 80, 3350},
+      {"h200", 989e12, 141, 4800},
+      {"rtx-4090", 165.2e12, 24, 1008},
+      {"l40s", 362e12, 48, 864}};
+  EXPECT_EQ(GpuProfiles().size(), sheets.size());
+  for (const auto& [name, flops_per_s, memory_gb, memory_gb_per_s] : sheets) {
+    const auto spec = ReadWith(Clocked({"compute.profile=" + name, "compute.mfu=0.3"}));
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->compute->flops_per_s, flops_per_s) << name;
+    EXPECT_EQ(spec->compute->memory_gb, memory_gb) << name;
+    EXPECT_EQ(FindGpuProfile(name)->memory_gb_per_s, memory_gb_per_s) << name;
+  }
+  // What is kept is what the figures in its place would be.
+  const auto by_name = ReadWith(Clocked({"compute.profile=h100", "compute.mfu=0.3"}));
+  const auto by_figures =
+      ReadWith(Clocked({"compute.flops_per_s=989e12", "compute.memory_gb=80", "compute.mfu=0.3"}));
+  EXPECT_EQ(ToToml(*by_name), ToToml(*by_figures));
+  const auto less =
+      ReadWith(Clocked({"compute.profile=h100", "compute.mfu=0.3", "compute.memory_gb=40"}));
+  EXPECT_EQ(less->compute->memory_gb, 40);
+}
+
+TEST(ComputeTable, AProfileThatSaysTooLittleOrTooMuchIsOneLine) {
+  EXPECT_THAT(ErrorWith(Clocked({"compute.profile=h100"})),
+              HasSubstr("'compute.mfu' is missing: profile and mfu are given together"));
+  EXPECT_THAT(ErrorWith(Clocked({"compute.profile=b42", "compute.mfu=0.3"})),
+              HasSubstr("'compute.profile' names an unknown device 'b42'; known: a100, h100"));
+  EXPECT_THAT(
+      ErrorWith(Clocked({"compute.profile=h100", "compute.mfu=0.3", "compute.flops_per_s=1e12"})),
+      HasSubstr("'compute.profile' and flops_per_s: one of them says"));
+  EXPECT_THAT(
+      ErrorWith(Clocked({"compute.profile=h100", "compute.mfu=0.3", "compute.forward_s=1"})),
+      HasSubstr("'compute.profile' and forward_s or backward_s: one of them says"));
+  EXPECT_THAT(ErrorWith(Clocked({"compute.profile=h100", "compute.mfu=1.5"})),
+              HasSubstr("'compute.mfu' is 1.5; want 1e-06 to 1 of profile"));
+  EXPECT_THAT(ErrorWith({"compute.profile=h100", "compute.mfu=0.3"}),
+              HasSubstr("is of net.clock = \"simulated\" alone"));
 }
 
 TEST(ComputeTable, MeasuredIsWhatASpecWithoutItSays) {

@@ -2,13 +2,16 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <filesystem>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/optimizer/muon.h"
 #include "pp_group/outer/algorithm.h"
+#include "pp_group/state/checkpoint.h"
 #include "tests/pp_group/flat_stage.h"
 #include "tests/pp_group/memory_backend.h"
+#include "tests/pp_group/training.h"
 
 namespace longhaul {
 namespace {
@@ -50,6 +53,101 @@ class Replicas {
   std::vector<std::unique_ptr<FlatStage>> stages;
   std::vector<std::unique_ptr<OuterAlgorithm>> outer;
 };
+
+// By hand: deltas (1, 2) and (3, -2), then (-4, 8) and (2, 0).
+TEST(TurnOfAverage, IsOfTheMeanAgainstTheMeanBefore) {
+  Replicas run({.inner_steps = 1, .lr = 1, .momentum = 0}, /*steps=*/100, {0, 0});
+  const auto round = [&](int64_t step, const std::vector<std::vector<float>>& deltas) {
+    for (int g : {0, 1}) {
+      for (int i : {0, 1})
+        run.theta(g)[i] -= deltas[static_cast<size_t>(g)][static_cast<size_t>(i)];
+    }
+    run.Begin({step, step, 0});
+    run.Apply({step, step, 0});
+    return run.outer[0]->exchange().TurnOfAverage();
+  };
+  const GroupAverage::Turn first = round(1, {{1, 2}, {3, -2}});  // (2, 0)
+  EXPECT_EQ(first.squared_norm, 4);
+  EXPECT_FALSE(first.last_squared_norm || first.dot);
+  const GroupAverage::Turn second = round(2, {{-4, 8}, {2, 0}});  // (-1, 4)
+  EXPECT_EQ(second.squared_norm, 17);
+  EXPECT_EQ(second.last_squared_norm, 4);
+  EXPECT_EQ(second.dot, -2);
+  run.outer[0]->exchange().ForgetLast();
+  EXPECT_FALSE(round(3, {{1, 0}, {1, 0}}).dot);
+}
+
+// Without momentum what is kept as such is the mean delta: PyTorch reads it from checkpoints.
+std::vector<at::Tensor> MeanDeltas(const Trainer& trainer) {
+  std::vector<at::Tensor> means;
+  const std::vector<Checkpoint> ranks = *trainer.Snapshot();
+  for (const Checkpoint& rank : ranks) {
+    if (rank.group != 0) continue;
+    const auto bytes = *rank.Section("outer.momentum");
+    at::Tensor mean = at::empty({static_cast<int64_t>(bytes.size() / sizeof(float))}, at::kFloat);
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(mean.data_ptr<float>()));
+    means.push_back(mean.to(at::kDouble));
+  }
+  return means;
+}
+
+TEST(OuterDeltas, ReportsAreWhatPyTorchMakesOfTheMeansOfTwoRounds) {
+  TrainSpec spec = SmallSpec(2, 2);
+  spec.outer.inner_steps = 3;
+  spec.outer.momentum = 0;
+  const std::string folder =
+      testing::TempDir() + "/outer_deltas_" + std::to_string(reinterpret_cast<uintptr_t>(&spec));
+  const auto trainer = NewTrainer(spec);
+  std::vector<at::Tensor> before;
+  std::vector<StepReport> at_six;
+  for (int64_t step = 1; step <= 6; ++step) {
+    const std::vector<StepReport> reports = *trainer->Step();
+    if (step == 6) at_six = reports;
+    for (const StepReport& report : reports) {
+      EXPECT_EQ(report.outer_deltas.size(), step % 3 == 0 && report.group == 0 ? 1u : 0u)
+          << "step " << step << ", group " << report.group;
+    }
+    if (step != 3) continue;
+    EXPECT_FALSE(reports[0].outer_deltas[0].dot) << "there is no mean before the first";
+    before = MeanDeltas(*trainer);
+    for (const Checkpoint& rank : *trainer->Snapshot()) {
+      ASSERT_TRUE(WriteCheckpoint(folder, rank).ok());
+    }
+  }
+  const std::vector<at::Tensor> now = MeanDeltas(*trainer);
+  double squared = 0;
+  for (size_t s = 0; s < now.size(); ++s) {
+    const OuterDelta& told = at_six[s].outer_deltas[0];
+    const auto near = [](double want, double got) { EXPECT_NEAR(got, want, 1e-12 * (1 + want)); };
+    near(now[s].dot(now[s]).item<double>(), told.squared_norm);
+    near(before[s].dot(before[s]).item<double>(), told.last_squared_norm.value());
+    near(now[s].dot(before[s]).item<double>(), told.dot.value());
+    squared += told.squared_norm;
+  }
+  ASSERT_EQ(now.size(), 2u);
+  for (size_t s = 0; s < now.size(); ++s) {
+    const double members = at_six[s].outer_deltas[0].member_norm.value();
+    EXPECT_GT(members, std::sqrt(squared)) << "the groups' deltas are not equal";
+    EXPECT_LT(members, 2 * std::sqrt(squared));
+  }
+  // A resumed run trains the same; what its first outer step followed it does not know.
+  const auto resumed = NewTrainer(spec);
+  ASSERT_TRUE(resumed->LoadCheckpoint(folder).ok());
+  std::filesystem::remove_all(folder);
+  std::vector<StepReport> again;
+  while (resumed->step() < 6) again = *resumed->Step();
+  EXPECT_EQ(again[0].outer_deltas[0].squared_norm, at_six[0].outer_deltas[0].squared_norm);
+  EXPECT_FALSE(again[0].outer_deltas[0].dot || again[0].outer_deltas[0].last_squared_norm);
+}
+
+TEST(OuterDeltas, OneGroupAloneIsItsOwnMean) {
+  TrainSpec spec = SmallSpec(1, 1);
+  spec.outer = {.inner_steps = 2, .lr = 0.7, .momentum = 0.5};
+  const auto trainer = NewTrainer(spec);
+  ASSERT_TRUE(trainer->Step().ok());
+  const OuterDelta told = (*trainer->Step())[0].outer_deltas.at(0);
+  EXPECT_NEAR(told.member_norm.value(), std::sqrt(told.squared_norm), 1e-9);
+}
 
 // By hand, in binary fractions: two groups of a number each, rate 1/2, momentum 1/2, of which the
 // second is left out of the first average.

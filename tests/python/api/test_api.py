@@ -9,9 +9,11 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 import longhaul as lh
+from longhaul.report import sections
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 LONGHAUL = os.environ["LONGHAUL_BINARY"]
@@ -83,6 +85,23 @@ class Api(unittest.TestCase):
         self.assertEqual(len(run.links), len(run.document["links"]))
         self.assertIn("lr = 0.001", run.record.run(run.number).spec_toml)
         self.assertIn("step", self.told.getvalue(), "progress as on the command line")
+
+    def test_outer_steps_have_cosines(self):
+        with contextlib.redirect_stderr(io.StringIO()):
+            run = lh.run(self.spec, {"outer.groups": 2, "outer.inner_steps": 2}, results=self.folder / "outer/small")
+        found = run.pseudo_gradients
+        self.assertEqual(list(found.step), [2, 4, 6])
+        self.assertEqual(list(found.cosine_to_last.isna()), [True, False, False])
+        self.assertTrue(found.cosine_to_last.dropna().between(0.01, 0.999).all())
+        self.assertTrue(found.member_cosine.between(0.5, 0.9999).all())
+        self.assertTrue((found.norm > 0).all())
+        self.assertEqual(len(self.ran.pseudo_gradients), 0, "one group that meets nobody has no outer step")
+        told = types.SimpleNamespace(runs=run.record.runs(1))
+        html = sections._pseudo_gradients(run.record, told)  # pylint: disable=protected-access
+        self.assertIn(f"{found.cosine_to_last.mean():.3f}", html)
+        self.assertIn(f"{found.member_cosine.mean():.3f}", html)
+        self.assertEqual(sections._pseudo_gradients(  # pylint: disable=protected-access
+            self.ran.record, types.SimpleNamespace(runs=self.ran.record.runs(1))), "")
 
     def test_a_failure_says_what_the_command_says(self):
         told = subprocess.run([LONGHAUL, "run", self.spec, "--set", "schedule.stages=3", "--results", self.folder / "no"],

@@ -136,15 +136,15 @@ def choice(**more):
             "reference_toml": "seed = 1\n[train]\nlr = 0.1\nsteps = 3\n"} | more
 
 
-def planned(*choices):
+def planned(*choices, rank_by="time"):
     tokens = quality.ln_tokens_to_loss(losses(), 3.1)
-    rows = [planning.Row(one) for one in choices]
+    rows = [planning.Row(one, by_cost=rank_by == "cost") for one in choices]
     for row in rows:
         planning._judge(read(), tokens, row)  # pylint: disable=protected-access
     rows.sort(key=planning._key)  # pylint: disable=protected-access
     ranked = [row["within"] and not row.unknown for row in rows[:2]] == [True, True]
     facts = {"target_loss_nat": 3.1, "curve": "l.csv", "links": "l.json", "ranks": 2, "groups": 1, "link_notes": [],
-             "lossy": False, "left_out": []}
+             "lossy": False, "left_out": [], "rank_by": rank_by, "priced": "compute_cost" in choices[0]}
     verdict = planning._compare(*rows[:2]) if ranked else None  # pylint: disable=protected-access
     return planning.Plan(facts, "s.toml", tokens, rows, verdict)
 
@@ -206,6 +206,53 @@ class Ranking(unittest.TestCase):
         self.assertIsNone(plan.verdict)
         self.assertIn("1.0 OVER", plan.text(0))
         self.assertEqual(plan.document()["rows"][0]["time_s"]["value"], math.exp(plan.rows[0].ln_time.value))
+
+
+def priced(step_s, nodes, traffic, **more):
+    """What a step costs: of nodes, of traffic."""
+    return choice(step_s=step_s, compute_cost=nodes, traffic_cost=traffic, sent_bytes=1000.0, **more)
+
+
+class Money(unittest.TestCase):
+    """To 3.1 nat the reference needs 1e5 sqrt(1/2) tokens, 552.43 steps of 128: a cost is that of a step as often."""
+    STEPS = 1e5 * math.sqrt(0.5) / 128
+
+    def test_cost_is_that_of_a_step_times_steps_nodes_and_traffic_apart(self):
+        plan = planned(priced(3.0, 0.5, 0.25))
+        row = plan.document()["rows"][0]
+        for got, want in zip((row["cost"]["value"], row["cost"]["compute"], row["cost"]["traffic"]), (0.75, 0.5, 0.25)):
+            self.assertAlmostEqual(got, self.STEPS * want, places=2)
+        for cost, time in zip(row["cost"]["ci"], row["time_s"]["ci"]):
+            self.assertAlmostEqual(cost / row["cost"]["value"], time / row["time_s"]["value"], places=12)  # carries over
+        self.assertRegex(plan.text(0), r"cost +95 % of cost +compute +traffic")
+        self.assertRegex(plan.text(0), r" 414\.3 +\S+ to \S+ +276\.2 +138\.1 ")
+        self.assertEqual(plan.csv().splitlines()[0].split(",")[-5:],
+                         ["cost", "cost_low", "cost_high", "compute_cost", "traffic_cost"])
+        self.assertNotIn("cost", planned(choice()).text(0) + planned(choice()).csv() + str(planned(choice()).document()))
+
+    def test_a_codec_that_needs_more_tokens_pays_for_them_twice(self):
+        row = planned(priced(3.0, 0.5, 0.25, **CODED)).document()["rows"][0]  # eta exp(-0.1)
+        self.assertAlmostEqual(row["cost"]["traffic"], self.STEPS * math.exp(0.1) * 0.25, places=2)
+
+    def test_the_cheaper_is_first_when_cost_ranks_and_the_faster_else(self):
+        choices = priced(3.0, 1.0, 1.0), priced(4.0, 1.2, 0.1, schedule="1f1b")
+        self.assertEqual([row["schedule"] for row in planned(*choices).rows], ["gpipe", "1f1b"])
+        plan = planned(*choices, rank_by="cost")
+        self.assertEqual([row["schedule"] for row in plan.rows], ["1f1b", "gpipe"])
+        self.assertEqual(plan.document()["rank_by"], "cost")
+        # The clock's 10 % is of what nodes cost: of 1.2 of 1.3 at most.
+        self.assertAlmostEqual(plan.verdict.ln_ratio.value, math.log(2 / 1.3), places=9)
+        self.assertAlmostEqual(plan.verdict.ln_ratio.high, math.log(2 / 1.3) + 0.1 * 1.2 / 1.3, places=9)
+        self.assertTrue(plan.verdict.first_wins)
+        self.assertIn("1 is first: 2 costs 1.538 [1.403, 1.687] times as much as 1", plan.text(0))
+        self.assertIn("Cost of 3.1 nat, predicted", plan.text(0))
+
+    def test_a_choice_without_a_time_has_no_cost_but_a_break_even_of_costs(self):
+        unknown = {"codecs": "tiny / tiny", "forward": "tiny", "backward": "tiny"}
+        plan = planned(priced(3.0, 1.0, 1.0), priced(3.0, 0.5, 0.0, **unknown), rank_by="cost")
+        self.assertIn("unknown: first from eta 0.25 on", plan.text(0))
+        self.assertIsNone(plan.document()["rows"][1]["cost"])
+        self.assertEqual(plan.csv().splitlines()[2].split(",")[-5:], [""] * 5)
 
 
 RTT = {"median_ms": 5, "received": 20}

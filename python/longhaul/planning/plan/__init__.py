@@ -1,5 +1,6 @@
-"""Which choice of schedule, codec, outer step and placement reaches a loss first, and when (docs/plan.md): tokens from what
-campaigns measured, seconds from the engine's simulated clock. No training, no randomness: the same files give the same rows.
+"""Which choice of schedule, codec, outer step and placement reaches a loss first, and when (docs/plan.md), or for the least
+money (docs/plan-money.md): tokens from what campaigns measured, seconds and bytes from the engine's simulated clock. No
+training, no randomness: the same files give the same rows.
 
     found = plan("examples/plan/plan.toml", ["plan.links=matrix.json"])
     print(found.text(rows=12))
@@ -30,6 +31,7 @@ class Row:
     unknown: str = ""  # why its quality is not known: then there is no time
     ln_time: object = None  # quality.Ln of seconds
     reference_s: float = 0.0  # to the loss, were eta 1
+    by_cost: bool = False  # what rows are ranked by
 
     def __getitem__(self, key):
         return self.choice[key]
@@ -39,6 +41,20 @@ class Row:
         return sum(f.ln.value for f in self.factors)
 
     @property
+    def costs(self):
+        """Of a second of training: what nodes and traffic cost."""
+        return self["compute_cost"] / self["step_s"], self["traffic_cost"] / self["step_s"]
+
+    @property
+    def ln_rank(self):
+        """What rows are ranked by: seconds, or what they cost."""
+        return self.ln_time.plus(math.log(sum(self.costs))) if self.by_cost else self.ln_time
+
+    @property
+    def reference_rank(self):
+        return self.reference_s * (sum(self.costs) if self.by_cost else 1)
+
+    @property
     def node_groups(self):
         nodes, ranks = self["nodes"], self["ranks"]
         return [nodes[n:n + ranks] for n in range(0, len(nodes), ranks)]
@@ -46,7 +62,7 @@ class Row:
 
 @dataclass
 class Verdict:
-    """Of the first two rows with a time within the bound: T2 / T1, where factors that both have cancel."""
+    """Of the first two rows with a time within the bound: T2 / T1, or of their costs, where factors that both have cancel."""
 
     ln_ratio: object  # quality.Ln
     shares: list  # (name, whose row, share of the half-width by its square), the largest first
@@ -144,9 +160,11 @@ def _compare(first, second):
             if f.name not in shared:
                 halves = (f.ln.value - f.ln.low, f.ln.high - f.ln.value)
                 terms.append((f.name, n, *(halves if n == 0 else reversed(halves))))
-    terms.append((CLOCK, 0, clock_error(), clock_error()))
+    # Seconds that are longer cost more of the nodes, not of the traffic.
+    clock = clock_error() * (max(row.costs[0] / sum(row.costs) for row in (first, second)) if first.by_cost else 1)
+    terms.append((CLOCK, 0, clock, clock))
     down, up = sum(t[2] ** 2 for t in terms), sum(t[3] ** 2 for t in terms)
-    value = second.ln_time.value - first.ln_time.value
+    value = second.ln_rank.value - first.ln_rank.value
     shares = sorted(((name, n, low * low / down) for name, n, low, _ in terms), key=lambda s: -s[2])
     return Verdict(Ln(value, value - math.sqrt(down), value + math.sqrt(up)), shares)
 
@@ -167,8 +185,9 @@ def _read_quality(files):
 
 def _key(row):
     """Equal times differ in their last bits."""
-    seconds = row.reference_s if row.unknown else math.exp(row.ln_time.value)
-    return not row["within"], bool(row.unknown), math.floor(seconds * 1e3 + 0.5), row["worker_bytes"]
+    of = row.reference_rank if row.unknown else math.exp(row.ln_rank.value)
+    return not row["within"], bool(row.unknown), float(f"{of:.9g}") if row.by_cost else math.floor(of * 1e3 + 0.5), \
+        row["worker_bytes"]
 
 
 def plan(spec, sets=(), typed=None):
@@ -193,7 +212,7 @@ def plan(spec, sets=(), typed=None):
     if facts["links"].endswith(".json"):
         request["matrix"], notes = links.read(facts["links"], facts["ranks"] * facts["groups"])
     facts = ask_clock("plan", request | {"pairs": pairs})[0] | {"link_notes": notes}
-    rows = [Row(choice) for choice in facts.pop("rows")]
+    rows = [Row(choice, by_cost=facts["rank_by"] == "cost") for choice in facts.pop("rows")]
     for row in rows:
         _judge(quality, tokens, row)
     rows.sort(key=_key)

@@ -30,6 +30,9 @@ class Ln:
     def of(m: Span):
         return Ln(math.log(m.value), math.log(m.low), math.log(m.high))
 
+    def plus(self, shift):
+        return Ln(self.value + shift, self.low + shift, self.high + shift)
+
 
 @dataclass
 class Factor:

@@ -44,8 +44,23 @@ def _first_from(plan, row):
     first = plan.rows[0]
     if first.unknown:
         return "unknown"
-    eta = row.reference_s / math.exp(first.ln_time.value)
+    eta = row.reference_rank / math.exp(first.ln_rank.value)
     return f"unknown: first only with eta above {eta:.2f}" if eta > 1 else f"unknown: first from eta {eta:.2f} on"
+
+
+def _costs(row):
+    """(whole, low, high, of nodes, of traffic) until the loss; no time, no cost."""
+    ends = [math.exp(x) for x in (row.ln_time.value, row.ln_time.low, row.ln_time.high)]
+    return *(sum(row.costs) * seconds for seconds in ends), *(each * ends[0] for each in row.costs)
+
+
+def _cost_cells(plan, row):
+    if not plan.facts["priced"]:
+        return ()
+    if row.unknown:
+        return "", "", "", ""
+    value, low, high, nodes, traffic = (f"{x:.4g}" for x in _costs(row))
+    return value, f"{low} to {high}", nodes, traffic
 
 
 def _cells(plan, n, unit_s):
@@ -57,7 +72,7 @@ def _cells(plan, n, unit_s):
     schedule = f"{row['schedule']} x{row['chunks']}" if row["chunks"] > 1 else row["schedule"]
     return (f"{n + 1}" if known and row["within"] else "", schedule, row["codecs"], _outer(row), f"{row['step_s']:.4g}",
             f"{math.exp(row.ln_eta):.3f}" if known else "", time(row.ln_time.value) if known else _first_from(plan, row),
-            f"{time(row.ln_time.low)} to {time(row.ln_time.high)}" if known else "",
+            f"{time(row.ln_time.low)} to {time(row.ln_time.high)}" if known else "", *_cost_cells(plan, row),
             f"{1e-6 * row['worker_bytes']:.1f}{'' if row['within'] else ' OVER'}", _beyond(row), _nodes(row))
 
 
@@ -66,8 +81,9 @@ def _verdict_text(plan):
     if not v:
         return "No two choices have a time within the bound: nothing is compared."
     low, value, high = (math.exp(x) for x in (v.ln_ratio.low, v.ln_ratio.value, v.ln_ratio.high))
-    return f"{'1 is first' if v.first_wins else 'No winner between 1 and 2'}: 2 takes {value:.3f} [{low:.3f}, {high:.3f}] " \
-           f"times as long as 1; what both share cancels, and the clock may be off by {100 * clock_error():.0f} %."
+    does, much = ("costs", "much") if plan.rows[0].by_cost else ("takes", "long")
+    return f"{'1 is first' if v.first_wins else 'No winner between 1 and 2'}: 2 {does} {value:.3f} [{low:.3f}, {high:.3f}] " \
+           f"times as {much} as 1; what both share cancels, and the clock may be off by {100 * clock_error():.0f} %."
 
 
 def _notes(plan, rows):
@@ -78,6 +94,9 @@ def _notes(plan, rows):
           f"{math.exp(tokens.high):.4g}], a choice that over eta."
     yield "Seconds: the simulated clock's, exchanges included; no evidence of real time. Intervals: of curve and " \
           "calibrations, 95 %."
+    if facts["priced"]:
+        yield "Cost: of all nodes for that time (compute), and of what crosses the links, headers included (traffic); by the " \
+              "prices of [plan], in their currency."
     if all(row["exact"] for row in plan.rows):
         yield "Placements: each the best of all there are."
     else:
@@ -101,27 +120,35 @@ def text(plan, most):
     unit, unit_s = _unit(plan)
     facts = plan.facts
     rows = plan.rows[:most or None]
-    table = Table(f"Time to {facts['target_loss_nat']:g} nat, predicted: ranks of a group {facts['ranks']}, groups "
+    priced = " | cost | 95 % of cost | compute | traffic" if facts["priced"] else ""
+    what = "Cost of" if rows[0].by_cost else "Time to"
+    table = Table(f"{what} {facts['target_loss_nat']:g} nat, predicted: ranks of a group {facts['ranks']}, groups "
                   f"{facts['groups']}, links '{facts['links']}'",
-                  f" | schedule | codecs | outer | step, s | eta | time, {unit} | 95 % | worker, MB | beyond | nodes")
+                  f" | schedule | codecs | outer | step, s | eta | time, {unit} | 95 %{priced} | worker, MB | beyond | nodes")
     for n in range(len(rows)):
         table.add(*_cells(plan, n, unit_s))
     table.notes = list(_notes(plan, rows))
     return f"{table_text(table)}\n{next_text(plan)}\n"
 
 
+def _cost_columns(plan, row):
+    if not plan.facts["priced"]:
+        return []
+    return [none()] * 5 if row.unknown else [cell(x) for x in _costs(row)]
+
+
 def csv(plan):
     table = Table("", for_programs(
         "schedule | chunks | stages | groups | codecs | algorithm | inner_steps | outer_codec | step_s | least_step_s | "
         "placement_exact | eta | time_s | time_low_s | time_high_s | reference_s | worker_bytes | within_memory | beyond | "
-        "unknown | nodes"))
+        "unknown | nodes" + " | cost | cost_low | cost_high | compute_cost | traffic_cost" * plan.facts["priced"]))
     for row in plan.rows:
         times = [none()] * 4 if row.unknown else \
             [cell(math.exp(x)) for x in (row.ln_eta, row.ln_time.value, row.ln_time.low, row.ln_time.high)]
         table.add(row["schedule"], row["chunks"], row["stages"], row["groups"], row["codecs"],
                   row["algorithm"] if row["outer_codec"] else "", row["inner_steps"], row["outer_codec"],
                   float(row["step_s"]), float(row["least_step_s"]), row["exact"], *times, row.reference_s,
-                  row["worker_bytes"], row["within"], _beyond(row), row.unknown, _nodes(row))
+                  row["worker_bytes"], row["within"], _beyond(row), row.unknown, _nodes(row), *_cost_columns(plan, row))
     return csv_text(csv_rows(table))
 
 
@@ -129,7 +156,14 @@ def _with_ends(ln):
     return {"value": math.exp(ln.value), "ci": [math.exp(ln.low), math.exp(ln.high)]}
 
 
-def _row_json(row):
+def _cost_json(row):
+    if row.unknown:
+        return None
+    value, low, high, nodes, traffic = _costs(row)
+    return {"value": value, "ci": [low, high], "compute": nodes, "traffic": traffic}
+
+
+def _row_json(row, priced):
     meets = bool(row["outer_codec"])
     out = {key: row[key] for key in ("schedule", "chunks", "stages", "groups", "codecs")}
     out |= {"algorithm": row["algorithm"] if meets else None, "inner_steps": row["inner_steps"],
@@ -139,6 +173,8 @@ def _row_json(row):
             "factors": [_with_ends(f.ln) | {"name": f.name} for f in row.factors],
             "beyond": [{"what": what, "how": how} for what, how in row.beyond],
             "time_s": None if row.unknown else _with_ends(row.ln_time)}
+    if priced:
+        out |= {"cost": _cost_json(row), "sent_bytes_a_step": row["sent_bytes"]}
     return out | ({"unknown": row.unknown} if row.unknown else {})
 
 
@@ -147,7 +183,8 @@ def document(plan):
     v = plan.verdict
     return {"schema": "longhaul.plan/1", "target_loss_nat": plan.facts["target_loss_nat"], "links": plan.facts["links"],
             "link_notes": plan.facts["link_notes"], "reference_tokens": _with_ends(plan.tokens),
-            "clock_error": clock_error(), "rows": list(map(_row_json, plan.rows)), "left_out": plan.facts["left_out"],
+            "clock_error": clock_error(), **({"rank_by": plan.facts["rank_by"]} if plan.facts["priced"] else {}),
+            "rows": [_row_json(row, plan.facts["priced"]) for row in plan.rows], "left_out": plan.facts["left_out"],
             "verdict": v and {"second_over_first": _with_ends(v.ln_ratio), "first_wins": v.first_wins,
                               "shares": [{"name": name, "row": n + 1, "share": share} for name, n, share in v.shares]},
             "next": next_text(plan)}
