@@ -55,7 +55,7 @@ def long_cells(text):
     """(offset, what is wrong) of the tables of a page without its code blocks."""
     for row in re.finditer(r"^ *\|.*$", text, re.MULTILINE):
         for cell in re.split(r"(?<!\\)\|", row[0].strip().strip("|")):
-            count = len(re.sub(r"\]\([^)]*\)", "]", cell).split())
+            count = len(re.findall(r"\S*[^\W\d]\S*", re.sub(r"\]\([^)]*\)", "]", cell)))  # numbers are not counted
             if count > MOST_WORDS_OF_A_CELL:
                 yield row.start(), f"a cell of {count} words; at most {MOST_WORDS_OF_A_CELL}: '{' '.join(cell.split()[:6])} ...'"
 
