@@ -92,7 +92,7 @@ void PrintKeys(bool json) {
     fmt::print("{}\n    {}\n", row, key.meaning);
   }
   fmt::print(
-      "Tables with keys of their own: outer.schedule (pairs of a step and a number of groups), "
+      "Tables with separate keys: outer.schedule (pairs of a step and a number of groups), "
       "[boundary.cuts] (codecs of single boundaries), [boundary.policy] (codecs that change), "
       "[compute], [[fault]]; of a campaign [campaign], [[arm]], [program], [timing].\n");
 }

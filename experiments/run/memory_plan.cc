@@ -213,15 +213,10 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
   const auto crossing = static_cast<double>(SharedElements(layout));
   // Each level has its own; an eager group's; what is sent in place of a gradient; of values that
   // are counted by sender, a count.
-<<<<<<< HEAD
-  const double copies = (data_parallel ? 1 : 4) * (twice ? 2 : 1) +
-                        // The parameters as its class sees them; of state one tensor is counted.
-                        rule.in_python + (rule.sends != OuterRule::Sends::kGradient) +
-=======
   const double before = data_parallel ? 0 : spec.outer.cluster_groups ? 2 : 1;
   const double copies = (data_parallel ? 1 : 4) * (twice ? 2 : 1) + before +
-                        (rule.sends != OuterRule::Sends::kGradient) +
->>>>>>> e9ce021991fff3b08e0b4c028d2f6450401c76b3
+                        // The parameters as its class sees them; of state one tensor is counted.
+                        rule.in_python + (rule.sends != OuterRule::Sends::kGradient) +
                         (spec.outer.mean == "senders");
   bytes += (copies + (crossing < floats ? 1 : 0)) * crossing * kFloat;
   // What the codec remembers, a frame of each group that meets, and what the transport has of them on

@@ -247,7 +247,7 @@ const SpecKey kKeys[] = {
      "Rounds in which the outer learning rate grows linearly to its peak; not given: 0",
      Change::kOuter},
     {KEY(outer, on_group_loss), kMay, OneOf{{"end", "continue"}}, "",
-     "What a lost group does to the run: end ends it, continue lets the other groups train on"},
+     "Effect of a lost group on the run: end ends it, continue lets the other groups train on"},
     {KEY(outer, round_deadline_s), kMay, Real{0.1, 86'400}, "s",
      "Longest wait for a slower group at an outer step, counted from the first group that "
      "arrives, for on_group_loss = \"continue\"",

@@ -190,7 +190,7 @@ TEST_F(Output, TheReferenceOfKeysIsWhatSpecSays) {
     return text;
   };
   std::string page =
-      "# Keys of a run spec\n\n`longhaul spec` prints the same list. Tables with keys of their own: "
+      "# Keys of a run spec\n\n`longhaul spec` prints the same list. Tables with separate keys: "
       "`[boundary.policy]` and `[boundary.cuts]` ([boundary methods](../boundary-methods.md)), "
       "`outer.schedule` and `[[fault]]` ([faults](../faults.md)), `[compute]` ([virtual "
       "time](../virtual-time.md)), `[campaign]` and `[[arm]]` ([campaigns](../campaigns.md)), "
