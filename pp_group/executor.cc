@@ -22,14 +22,13 @@ at::Tensor NewCrossing(const Stage& stage, const at::Tensor& whole, const Subspa
   return at::empty({whole.size(0), subspace->rank()}, stage.boundary());
 }
 
-// Splits rows of T + 1 ids into inputs and their successors.
-void SplitRows(std::span<const int64_t> rows, int64_t context, std::vector<int64_t>* tokens,
-               std::vector<int64_t>* targets) {
-  tokens->clear();
-  targets->clear();
-  for (size_t at = 0; at < rows.size(); at += context + 1) {
-    tokens->insert(tokens->end(), rows.begin() + at, rows.begin() + at + context);
-    targets->insert(targets->end(), rows.begin() + at + 1, rows.begin() + at + context + 1);
+// Splits rows of T + 1 ids into inputs and their successors, behind each other into `ids`, which has
+// T ids of each for every row.
+void SplitRows(std::span<const int64_t> rows, int64_t context, std::span<int64_t> ids) {
+  auto token = ids.begin(), target = token + static_cast<ptrdiff_t>(ids.size() / 2);
+  for (auto row = rows.begin(); row != rows.end(); row += context + 1) {
+    token = std::copy_n(row, context, token);
+    target = std::copy_n(row + 1, context, target);
   }
 }
 
@@ -158,22 +157,37 @@ void PipelineRank::ShareBoundary(int stage, PipelineRank* next) {
 void PipelineRank::BeginStep(std::span<const int64_t> rows, std::vector<int64_t> samples) {
   loss_sum_.reset();
   samples_ = std::move(samples);
+  TakeRows(rows);
   for (Chunk& chunk : chunks_) {
     chunk.times = {};
     chunk.next_weight = 0;
-    const int64_t context = chunk.stage->shape().context;
-    const bool reads = chunk.first() || chunk.last() || subspace_ != nullptr;
-    const size_t share = reads ? rows.size() / chunk.microbatches.size() : 0;
-    for (size_t i = 0; share > 0 && i < chunk.microbatches.size(); ++i) {
-      Microbatch& m = chunk.microbatches[i];
-      SplitRows(rows.subspan(i * share, share), context, &m.tokens, &m.targets);
-    }
   }
   for (const RankMessage& t : receives_) {
     Microbatch& m = ChunkOf(t.message.to_stage).microbatches[t.message.microbatch];
     const bool activation = t.message.kind == MessageKind::kActivation;
     (activation ? m.received_x : m.received_dy) = ReceiveTensor(
         *boundary_, activation ? m.crossing.x : m.crossing.dy, t.from_rank, TagOf(t.message));
+  }
+}
+
+void PipelineRank::TakeRows(std::span<const int64_t> rows) {
+  const auto reads = [this](const Chunk& chunk) {
+    return chunk.first() || chunk.last() || subspace_ != nullptr;
+  };
+  if (std::ranges::none_of(chunks_, reads)) return;
+  const size_t count = chunks_.front().microbatches.size(), share = rows.size() / count;
+  const auto tokens = static_cast<size_t>(tokens_);
+  ids_.resize(count * 2 * tokens);
+  for (size_t i = 0; i < count; ++i) {
+    const std::span<int64_t> ids = std::span(ids_).subspan(i * 2 * tokens, 2 * tokens);
+    SplitRows(rows.subspan(i * share, share), chunks_.front().stage->shape().context, ids);
+    for (Chunk& chunk : chunks_) {
+      chunk.microbatches[i].tokens = ids.first(tokens);
+      chunk.microbatches[i].targets = ids.last(tokens);
+    }
+  }
+  for (Chunk& chunk : chunks_) {
+    if (chunk.first() || chunk.last()) chunk.stage->BeginStep(ids_);
   }
 }
 
@@ -357,7 +371,7 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
   std::vector<std::unique_ptr<Activations>> kept(stages.size());
   SendWindow sends;
   std::optional<RowLosses> result;
-  std::vector<int64_t> ids, tokens, targets;
+  std::vector<int64_t> rows_read, ids;
   const auto tag = [&](int boundary) {
     const bool looped = program.num_stages() > program.num_ranks();
     if (looped) return kActivationTag | kEvaluationChannel | boundary;
@@ -365,11 +379,14 @@ std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
   };
   for (int64_t begin = 0; begin < rows; begin += batch) {
     const int64_t count = std::min(batch, rows - begin), n = count * shape.context;
-    ids.resize(count * (shape.context + 1));
+    rows_read.resize(count * (shape.context + 1));
     for (int64_t i = 0; i < count; ++i) {
-      read(begin + i, std::span(ids).subspan(i * (shape.context + 1), shape.context + 1));
+      read(begin + i, std::span(rows_read).subspan(i * (shape.context + 1), shape.context + 1));
     }
-    SplitRows(ids, shape.context, &tokens, &targets);
+    ids.resize(2 * n);
+    SplitRows(rows_read, shape.context, ids);
+    const auto tokens = std::span<const int64_t>(ids).first(n),
+               targets = std::span<const int64_t>(ids).last(n);
     at::Tensor handed_over;  // between two stages of one rank
     for (size_t s = 0; s < stages.size(); ++s) {
       const StageLayout& layout = stages[s]->layout();

@@ -83,7 +83,7 @@ class PipelineRank {
     WorkPtr received_x, received_dy, sent_y, sent_dx;
     int slot = -1;               // index into kept while live
     bool weight_is_due = false;  // its W has come, and waits for those of earlier micro-batches
-    std::vector<int64_t> tokens, targets;
+    std::span<const int64_t> tokens, targets;  // of ids_
   };
   // One of this rank's stages (model chunks).
   struct Chunk {
@@ -99,6 +99,7 @@ class PipelineRank {
 
   Chunk NewChunk(Stage* stage, const PipelineProgram& program, int64_t rows) const;
   Chunk& ChunkOf(int stage);
+  void TakeRows(std::span<const int64_t> rows);
   bool Crosses(int boundary) const;  // to another rank; false outside of the model
   void Forward(Chunk& chunk, Microbatch& m);
   enum class Gradients { kBoth, kInput };
@@ -123,6 +124,8 @@ class PipelineRank {
   const bool tags_say_kind_;                 // some rank has several stages
   const int64_t tokens_;                     // of a micro-batch
   std::vector<Chunk> chunks_;
+  // Of the step, by micro-batch: its inputs, then their successors. Empty where no stage reads them.
+  std::vector<int64_t> ids_;
   std::vector<double> losses_;      // of the step's tokens, in micro-batch order
   std::optional<double> loss_sum_;  // once it has been asked for
   PipelineTimes* times_ = nullptr;  // of the stage that is at work

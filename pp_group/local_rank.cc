@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "base/status_macros.h"
+#include "pp_group/engines/aten/device.h"
 #include "pp_group/models/model.h"
 #include "pp_group/outer/outer_rules.h"
 
@@ -24,11 +25,25 @@ absl::Status FillInitial(const TrainSpec& spec, Stage* stage) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
-                                                        const LocalRank& rank,
-                                                        const std::function<absl::Duration()>* now,
-                                                        const Subspace* subspace,
-                                                        std::shared_ptr<SharedSums> sums) {
+std::pair<StageFlats, StageFlats> FlatsOfTiedStages(const TrainSpec& spec) {
+  const StageLayout first = LayoutOf(spec.model, 0, spec.stages, spec.cuts),
+                    last = LayoutOf(spec.model, spec.stages - 1, spec.stages, spec.cuts);
+  const int64_t own = last.tied->begin;  // of the last stage alone
+  std::pair<StageFlats, StageFlats> flats;
+  for (at::Tensor StageFlats::*member :
+       {&StageFlats::parameters, &StageFlats::first_moment, &StageFlats::second_moment}) {
+    const at::Tensor both =
+        at::zeros({own + first.flat_elements},
+                  at::TensorOptions(at::kFloat).device(DeviceOf(spec.stage_compute)));
+    flats.first.*member = both.narrow(0, own, first.flat_elements);
+    flats.second.*member = both.narrow(0, 0, last.flat_elements);
+  }
+  return flats;
+}
+
+absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
+    const TrainSpec& spec, const LocalRank& rank, const std::function<absl::Duration()>* now,
+    const Subspace* subspace, std::shared_ptr<SharedSums> sums, const StageFlats* flats) {
   auto state = std::make_unique<RankState>();
   state->rank = rank;
   absl::StatusOr<std::unique_ptr<Stage>> stage =
@@ -42,7 +57,8 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
                             .now = now,
                             .expert_peers = spec.model.expert_parallel > 1
                                                 ? rank.experts
-                                                : c10::intrusive_ptr<c10d::Backend>()});
+                                                : c10::intrusive_ptr<c10d::Backend>(),
+                            .flat = flats == nullptr ? at::Tensor() : flats->parameters});
   if (!stage.ok()) return stage.status();
   state->stage = *std::move(stage);
   if (state->stage->trains()) {
@@ -54,6 +70,7 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
     inner.settled = spec.outer.warmup();
     ASSIGN_OR_RETURN(auto optimizer, NewInnerOptimizer(inner, *state->stage));
     state->optimizer = std::move(optimizer);
+    if (flats != nullptr) state->optimizer->LieIn(flats->first_moment, flats->second_moment);
   }
   state->host_parameters = state->stage->parameters().cpu();
   if (state->stage->layout().tied) {
@@ -103,10 +120,15 @@ void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
         own, first.boundary, program, place.second, spec.batch_rows / spec.microbatches, now,
         std::move(watch), spec.mask_gradients, spec.sample_boundaries, first.spans, subspace);
     for (RankState* state : held) state->pipeline = pipeline;
-    RankState &begin = *held.front(), &end = *held.back();
-    if (&begin == &end || begin.tied == nullptr || end.tied == nullptr) continue;
-    begin.tied->JoinLocally(end.tied.get());
-    end.tied->JoinLocally(begin.tied.get());
+  }
+  for (const auto& first : stages) {
+    for (const auto& last : stages) {
+      const bool ends = first->rank.stage == 0 && last->rank.stage == spec.stages - 1;
+      if (!ends || first == last || first->rank.group != last->rank.group) continue;
+      if (first->tied == nullptr) continue;
+      first->tied->JoinLocally(last->tied.get());
+      last->tied->JoinLocally(first->tied.get());
+    }
   }
   if (!spec.exact_boundaries || subspace != nullptr) return;
   for (const auto& before : stages) {

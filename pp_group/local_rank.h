@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "pp_group/executor.h"
@@ -31,16 +32,25 @@ struct RankState {
   double poison = 1;  // parameters are multiplied by it before the next outer delta
 };
 
+// Where a stage's parameters and moments lie, [flat_elements] f32 on its device each.
+struct StageFlats {
+  at::Tensor parameters, first_moment, second_moment;
+};
+// Those of the first and of the last stage of a group, in one piece of memory for each: the tied matrix, with which
+// the last one's end and the first one's begin, is there once.
+std::pair<StageFlats, StageFlats> FlatsOfTiedStages(const TrainSpec& spec);
+
 // Without its pipeline. `subspace`: that of the spec, borrowed for the call; null: it has none. `sums`:
-// of the stage's groups in this process.
+// of the stage's groups in this process. `flats`: of FlatsOfTiedStages; null: memory of its own.
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
                                                         const LocalRank& rank,
                                                         const std::function<absl::Duration()>* now,
                                                         const Subspace* subspace = nullptr,
-                                                        std::shared_ptr<SharedSums> sums = nullptr);
+                                                        std::shared_ptr<SharedSums> sums = nullptr,
+                                                        const StageFlats* flats = nullptr);
 
 // Gives the stages of each rank, all of which are there, by group and then ascending, their
-// pipeline, and both ends of a tied head that are on one rank each other. Pipelines borrow `now` and
+// pipeline, and both ends of a group's tied head, where both are there, each other. Pipelines borrow `now` and
 // `subspace`.
 void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
                 const std::function<absl::Duration()>* now, const Subspace* subspace,

@@ -52,6 +52,9 @@ class Stage {
   // elsewhere. Apart, so that one order of sums holds for every S (tied_head.h).
   virtual at::Tensor head_gradient() const { return {}; }
   virtual void ZeroGradients() = 0;
+  // The ids of a step, in which the `tokens` and `targets` of its passes lie; they stay there until the next
+  // step's. A stage may take them to its device at once. An evaluation has others.
+  virtual void BeginStep(std::span<const int64_t>) {}
   // To be called after parameters() has been written into, before the next Forward: a stage may
   // hold them in another dtype too.
   virtual void ParametersChanged() {}

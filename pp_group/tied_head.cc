@@ -22,14 +22,26 @@ at::Tensor TiedHead::Of(const at::Tensor& flat) const {
   return flat.narrow(0, range.begin, range.end - range.begin);
 }
 
+void TiedHead::ReceivePart(const at::Tensor& into) {
+  receiving_.push_back(ReceiveTensor(*peers_, into, 1 - peers_->getRank()));
+}
+
+void TiedHead::SendPart() {
+  sending_.push_back(SendTensor(*peers_, OwnPart(), 1 - peers_->getRank()));
+}
+
 void TiedHead::SendGradient() {
-  if (other_ != nullptr) received_ = other_->Of(other_->stage_->gradients()).clone();
   if (peers_ == nullptr) return;
-  const at::Tensor own = Of(stage_->gradients());
-  const int other = 1 - peers_->getRank();
-  received_ = at::empty_like(own);
-  receiving_.push_back(ReceiveTensor(*peers_, received_, other));
-  sending_.push_back(SendTensor(*peers_, own, other));
+  if (other_ == nullptr) {
+    received_ = at::empty_like(OwnPart());
+    ReceivePart(received_);
+    SendPart();
+    return;
+  }
+  ReceivePart(other_->OwnPart());
+  if (stage_->layout().first()) return;
+  SendPart();  // both receives wait: nothing is copied
+  other_->SendPart();
 }
 
 void TiedHead::ReceiveGradient() {
@@ -38,16 +50,19 @@ void TiedHead::ReceiveGradient() {
 }
 
 void TiedHead::AddGradient() {
-  const at::Tensor other =
-      received_.defined() ? std::exchange(received_, {}) : stage_->head_gradient();
-  if (!stage_->trains()) return;
-  at::Tensor own = Of(stage_->gradients());
   const bool first = stage_->layout().first();
+  const at::Tensor received = std::exchange(received_, {});
+  if (!stage_->trains() || (other_ != nullptr && !first)) return;
+  at::Tensor own = OwnPart();
+  const at::Tensor other = other_ != nullptr    ? other_->OwnPart()
+                           : received.defined() ? received
+                                                : stage_->head_gradient();
   at::add_out(own, first ? own : other, first ? other : own);  // NaN has an order, too
+  if (other_ != nullptr) other.copy_(own);
 }
 
 void TiedHead::BeginCopy(const std::vector<at::Tensor>& flats) {
-  if (other_ != nullptr) copied_ = flats;
+  if (copies_locally()) copied_ = flats;
   if (peers_ == nullptr) return;
   for (const at::Tensor& flat : flats) {
     if (stage_->layout().first()) {
@@ -59,7 +74,7 @@ void TiedHead::BeginCopy(const std::vector<at::Tensor>& flats) {
 }
 
 void TiedHead::FinishCopy() {
-  for (size_t i = 0; other_ != nullptr && i < copied_.size(); ++i) {
+  for (size_t i = 0; i < copied_.size(); ++i) {
     if (!stage_->layout().first()) Of(copied_[i]).copy_(other_->Of(other_->copied_[i]));
   }
   WaitForAll(&receiving_);

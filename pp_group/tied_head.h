@@ -26,8 +26,10 @@ class TiedHead {
   // Borrows the stage, whose layout has `tied`. `peers`: LocalRank::tied; null: S == 1, or both ends
   // are on one rank.
   TiedHead(Stage* stage, c10::intrusive_ptr<c10d::Backend> peers);
-  // The other end is on the same rank: nothing is sent. Borrows it.
-  void JoinLocally(const TiedHead* other) { other_ = other; }
+  // Both ends are in this process, and the first one's calls come before the last one's: the sum is made
+  // where the parts lie. Parts that other ranks hold are sent all the same, each into the memory that it
+  // comes from, so that they are counted. Borrows the other.
+  void JoinLocally(TiedHead* other) { other_ = other; }
 
   void SendGradient();     // after the last backward pass
   void ReceiveGradient();  // waits until the other's is here and the own one has left
@@ -39,12 +41,17 @@ class TiedHead {
 
  private:
   at::Tensor Of(const at::Tensor& flat) const;  // [tied]
+  at::Tensor OwnPart() const { return Of(stage_->gradients()); }
+  void ReceivePart(const at::Tensor& into);
+  void SendPart();
+  bool copies_locally() const { return other_ != nullptr && peers_ == nullptr; }
 
   Stage* const stage_;
   const c10::intrusive_ptr<c10d::Backend> peers_;
-  const TiedHead* other_ = nullptr;
-  std::vector<at::Tensor> copied_;  // of JoinLocally: what BeginCopy was given
-  at::Tensor received_;             // [tied]; only from Send to Add, when no activations are held
+  TiedHead* other_ = nullptr;       // in this process
+  std::vector<at::Tensor> copied_;  // copies_locally: what BeginCopy was given
+  at::Tensor
+      received_;  // [tied], of another process; only from Send to Add, when no activations are held
   std::vector<WorkPtr> receiving_, sending_;
 };
 

@@ -67,11 +67,26 @@ Trainer::~Trainer() = default;
 absl::Status Trainer::Start(const std::vector<LocalRank>& ranks) {
   ASSIGN_OR_RETURN(Program order, GlobalOrder(program_));
   order_ = std::move(order);
+  // Groups that meet average each stage by itself: then each end of a tied head has a matrix of its own.
+  const bool shares = spec_.model.tied_head && spec_.stages > 1 && !spec_.compute && !elastic_ &&
+                      !outer_round_->plan().meets();
+  std::map<int, std::pair<StageFlats, StageFlats>> tied;  // by group
+  const auto flats_of = [&](const LocalRank& rank) -> const StageFlats* {
+    const int last = spec_.stages - 1;
+    const bool is_end = rank.stage == 0 || rank.stage == last;
+    const bool both = std::ranges::any_of(ranks, [&](const LocalRank& other) {
+      return other.group == rank.group && other.stage == last - rank.stage;
+    });
+    if (!shares || !is_end || !both) return nullptr;
+    const auto [at, is_new] = tied.try_emplace(rank.group);
+    if (is_new) at->second = FlatsOfTiedStages(spec_);
+    return rank.stage == 0 ? &at->second.first : &at->second.second;
+  };
   for (const LocalRank& rank : ranks) {
     absl::StatusOr<std::unique_ptr<RankState>> state = std::unique_ptr<RankState>();
     const absl::Status made =
         StatusFromTorch(absl::StrCat("build stage ", rank.stage, " of group ", rank.group),
-                        [&] { state = NewState(rank); });  // a GPU may be full
+                        [&] { state = NewState(rank, flats_of(rank)); });  // a GPU may be full
     if (!made.ok()) return made;
     if (!state.ok()) return state.status();
     ranks_.push_back(*std::move(state));
@@ -81,10 +96,11 @@ absl::Status Trainer::Start(const std::vector<LocalRank>& ranks) {
                          [&] { JoinStages(spec_, program_, &now_, subspace_.get(), ranks_); });
 }
 
-absl::StatusOr<std::unique_ptr<RankState>> Trainer::NewState(const LocalRank& rank) {
+absl::StatusOr<std::unique_ptr<RankState>> Trainer::NewState(const LocalRank& rank,
+                                                             const StageFlats* flats) {
   std::shared_ptr<SharedSums>& sums = sums_[rank.stage];
   if (sums == nullptr) sums = std::make_shared<SharedSums>();
-  return NewRankState(spec_, rank, &now_, subspace_.get(), sums);
+  return NewRankState(spec_, rank, &now_, subspace_.get(), sums, flats);
 }
 
 void Trainer::SortRanks() {

@@ -34,6 +34,7 @@ class OuterRound;
 class SharedSums;
 class Subspace;
 struct RankState;
+struct StageFlats;
 
 // Letters (README.md): S stages, G groups, M micro-batches, B rows, T tokens of a row, D width,
 // V vocab, N parameters of a stage, H inner steps.
@@ -289,7 +290,8 @@ class Trainer {
   void UpdateParameters();
   bool HashDue() const;  // after the step just finished
   void SortRanks();
-  absl::StatusOr<std::unique_ptr<RankState>> NewState(const LocalRank& rank);
+  absl::StatusOr<std::unique_ptr<RankState>> NewState(const LocalRank& rank,
+                                                      const StageFlats* flats = nullptr);
   absl::Status CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks);
   RankState* Holder(int stage);  // a local rank of the stage; null: none
   // By place in `givers`; null: of `lost`, or not local.

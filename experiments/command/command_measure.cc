@@ -22,6 +22,7 @@
 #include "experiments/run/gpu_sharing.h"
 #include "experiments/run/gpu_spread.h"
 #include "experiments/run/preflight.h"
+#include "experiments/run/rate_rule.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"
@@ -318,6 +319,12 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
     sharing.emplace(GpuSharing::Start());
     limits.gpu_sharing = sharing->words();
     fmt::print(out.progress(), "runs on a GPU share it by {}\n", sharing->words());
+    limits.by_rate = arguments.jobs == 0;
+    if (limits.by_rate) {
+      fmt::print(out.progress(),
+                 "one run a GPU at first, and one more while all together train {:.0f} % faster\n",
+                 100 * (RateRule::kWorth - 1));
+    }
   }
   absl::Status outcome = TrainTheRest(record, experiment, campaign.runs, limits, out.progress());
   if (!outcome.ok() && !absl::IsCancelled(outcome)) {

@@ -164,12 +164,18 @@ double RowBytes(const RunSpec& spec, const StageLayout& layout) {
   return 4 * static_cast<double>(spec.train.microbatches) * TokensOfMicrobatch(spec) * kId;
 }
 
-// Of a tied head's gradient: in one stage the head's part; over several the part that another stage
-// sends, and what the transport has of both parts on their way out and in.
-StageBytes TiedBytes(const StageLayout& layout) {
+// Of a tied head's gradient: in one stage the head's part; over several, where they are in different
+// processes, the part that another stage sends, and what the transport has of both parts on their way
+// out and in. In one process, unless groups meet, parameters and moments are the first stage's.
+StageBytes TiedBytes(const RunSpec& spec, const std::vector<int>& rank_of_stage,
+                     const StageLayout& layout) {
   if (!layout.tied) return {};
   const auto floats = static_cast<double>(layout.tied->end - layout.tied->begin);
   if (layout.stages == 1) return {.held = floats * kFloat};
+  if (spec.net.transport == "loopback" || rank_of_stage.front() == rank_of_stage.back()) {
+    const bool one = !spec.injected() && !OuterPlanOf(spec).meets();
+    return {.held = one && !layout.first() ? -3 * floats * kFloat : 0};
+  }
   return {.tied = floats * kFloat + 2 * FrameBytes("none", 1, floats, DType::kF32)};
 }
 
@@ -243,7 +249,7 @@ StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& pr
   StageBytes bytes;
   if (!spec.injected())
     bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, program, layout);
-  const StageBytes tied = TiedBytes(layout);
+  const StageBytes tied = TiedBytes(spec, rank_of_stage, layout);
   const StageBytes subspace = SubspaceBytes(spec, layout);
   bytes.tied = tied.tied + subspace.tied;
   bytes.running = std::max(bytes.running, subspace.running);

@@ -15,8 +15,10 @@
 #include "experiments/run/gpu_spread.h"
 #include "experiments/run/machine_check.h"
 #include "experiments/run/machine_limits.h"
+#include "experiments/run/rate_rule.h"
 #include "experiments/run/run_process.h"
 #include "experiments/run/run_recorder.h"
+#include "plugin/core/clock.h"
 
 namespace longhaul {
 namespace {
@@ -69,6 +71,7 @@ class Pool {
         experiment_(experiment),
         limits_(limits),
         gpus_(limits.gpus),
+        rate_(std::max(1, static_cast<int>(limits.gpus.size()))),
         branches_(record.folder(), planned) {
     progress_.runs = planned.size();
     progress_.tokens = -branches_.SharedTokens();
@@ -93,6 +96,8 @@ class Pool {
   // Ends what runs.
   absl::Status Stop(const absl::Status& why);
 
+  // What the running ones have trained by `now`. True: one more may begin for it.
+  bool MeasureRate(absl::Duration now);
   // Since the last call a run that waited can begin.
   bool MoreCanBegin();
   bool over() const { return running_.empty() && (todo_.empty() || !failure_.ok()); }
@@ -115,6 +120,7 @@ class Pool {
   const int64_t experiment_;
   const PoolLimits limits_;
   GpuSpread gpus_;
+  RateRule rate_;  // where limits_.by_rate
   const Branches branches_;
   CampaignProgress progress_;
   std::vector<const PlannedRun*> todo_;  // neither trained nor running here
@@ -131,6 +137,7 @@ absl::StatusOr<int64_t> Pool::BusyCores() {
 
 bool Pool::Fits(const PlannedRun& next, int64_t busy) const {
   if (running_.size() >= static_cast<size_t>(limits_.jobs)) return false;
+  if (limits_.by_rate && std::ssize(running_) >= rate_.allowed()) return false;
   return busy == 0 || busy + CoresNeeded(next.spec) <= limits_.cores;
 }
 
@@ -185,6 +192,7 @@ absl::Status Pool::Fill() {
     ASSIGN_OR_RETURN(Running started,
                      Start(record_, claim.run, *planned, branches_.Of(*planned), gpus_.Take()));
     running_.push_back(std::move(started));
+    rate_.Changed(static_cast<int>(running_.size()));
     busy += CoresNeeded(planned->spec);
   }
   todo_ = std::move(left);
@@ -223,7 +231,16 @@ absl::Status Pool::Read(size_t i) {
   gpus_.GiveBack(running_[i].gpu);
   ++progress_.done;
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
+  rate_.Changed(static_cast<int>(running_.size()));
   return absl::OkStatus();
+}
+
+bool Pool::MeasureRate(absl::Duration now) {
+  const int before = rate_.allowed();
+  const auto training =
+      std::ranges::count_if(running_, [](const Running& r) { return r.tokens_seen > 0; });
+  rate_.Trained(now, progress_.tokens_done, static_cast<int>(training));
+  return limits_.by_rate && rate_.allowed() > before;
 }
 
 absl::Status Pool::Stop(const absl::Status& why) {
@@ -265,8 +282,9 @@ absl::Status RunAll(Record& record, int64_t experiment, const std::vector<Planne
       if (absl::Status s = pool.Read(i); !s.ok()) return pool.Stop(s);
     }
     on_progress(pool.progress());
-    // When a place is free, when a run need not wait any more, and when nothing came in a second.
-    fill = pool.progress().running < running || pool.MoreCanBegin() || ready.empty();
+    const bool one_more = !ready.empty() && pool.MeasureRate(MonotonicClock().Now());
+    // When a place is free, when one more is worth it, when a run need not wait any more, and when nothing came in a second.
+    fill = pool.progress().running < running || one_more || pool.MoreCanBegin() || ready.empty();
   }
 }
 

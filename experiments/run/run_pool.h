@@ -26,6 +26,7 @@ struct PoolLimits {
   int64_t cores;  // that they and the campaign's runs of other processes need together; one run
                   // goes ahead whatever it needs when nothing else trains
   bool invalid_is_outcome = false;  // a run whose links or bytes were out of bounds ends nothing
+  bool by_rate = false;  // fewer at a time where more do not train faster together (rate_rule.h)
   std::vector<int> gpus = {};  // over which runs on "cuda" are spread; none: as their specs say
   std::string gpu_sharing =
       "";  // how runs share a GPU (gpu_sharing.h), for their records; "": none has one

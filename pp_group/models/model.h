@@ -31,6 +31,9 @@ struct StageOptions {
   // run the same stage on rows of their own, in step. The stage's layout has the own experts alone
   // (OnExpertRank). null: all experts are here.
   c10::intrusive_ptr<c10d::Backend> expert_peers = {};
+  // [flat_elements] f32 on the device of `compute`: where parameters() are to lie. Undefined: in memory
+  // of their own.
+  at::Tensor flat = {};
 };
 
 // InvalidArgument in one line: a number below 1, heads that do not divide, what EngineOf

@@ -28,7 +28,8 @@ void StepByAten(const AdamWStep& s, const at::Tensor& gradient, const at::Tensor
 }
 
 void StepFused(const AdamWSpec& spec, int64_t step, double rate, const std::vector<float>& scales,
-               Stage* stage, const at::Tensor& first, const at::Tensor& second) {
+               Stage* stage, const at::Tensor& first, const at::Tensor& second,
+               bool without_copies) {
   const at::Tensor& gradients = stage->gradients();
   const std::vector<ClipGroup>& groups = stage->layout().clip_groups;
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -39,7 +40,7 @@ void StepFused(const AdamWSpec& spec, int64_t step, double rate, const std::vect
   for (const bool decays : {true, false}) {
     std::vector<at::Tensor> theta, g, m, v;
     for (const ParameterSlot& slot : stage->layout().slots) {
-      if (slot.decays != decays) continue;
+      if (slot.decays != decays || (without_copies && stage->layout().IsCopy(slot))) continue;
       const auto part = [&slot](const at::Tensor& flat) {
         return flat.narrow(0, slot.offset, slot.elements());
       };
@@ -58,7 +59,7 @@ void StepFused(const AdamWSpec& spec, int64_t step, double rate, const std::vect
 
 void AdamW::UpdateAll(const std::vector<float>& scales, Stage* stage) {
   if (stage->parameters().is_cpu() || !AllAlike()) return InnerOptimizer::UpdateAll(scales, stage);
-  StepFused(spec(), steps_done_, rate_, scales, stage, m_, v_);
+  StepFused(spec(), steps_done_, rate_, scales, stage, m_, v_, /*without_copies=*/shared());
 }
 
 void AdamW::Update(const ParameterSlot& slot, float grad_scale, Stage* stage) {

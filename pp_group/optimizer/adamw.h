@@ -24,9 +24,11 @@ class AdamW : public InnerOptimizer {
 };
 
 // One update by LibTorch's fused AdamW, of parameters that are on a device, apart for a test: a launch
-// for those that decay and one for the others. Scales the gradients in place. `step` from 1.
+// for those that decay and one for the others. Scales the gradients in place. `step` from 1. `without_copies`:
+// all but StageLayout::IsCopy.
 void StepFused(const AdamWSpec& spec, int64_t step, double rate, const std::vector<float>& scales,
-               Stage* stage, const at::Tensor& first, const at::Tensor& second);
+               Stage* stage, const at::Tensor& first, const at::Tensor& second,
+               bool without_copies = false);
 
 // AdamW whose second moment, and with it the correction of its bias, stays after spec.settled steps.
 // From then on what stands in the gradient's place is the first moment, unclipped: groups have agreed

@@ -136,8 +136,15 @@ int InnerOptimizer::Step(int64_t step, int64_t steps, Stage* stage,
 
 void InnerOptimizer::UpdateAll(const std::vector<float>& scales, Stage* stage) {
   for (const ParameterSlot& slot : stage->layout().slots) {
+    if (shared_ && stage->layout().IsCopy(slot)) continue;
     Update(slot, scales[static_cast<size_t>(slot.clip_group)], stage);
   }
+}
+
+void InnerOptimizer::LieIn(const at::Tensor& first, const at::Tensor& second) {
+  m_ = first;
+  v_ = second;
+  shared_ = true;
 }
 
 void InnerOptimizer::ForgetMoments() {

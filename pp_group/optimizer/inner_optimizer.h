@@ -52,6 +52,10 @@ class InnerOptimizer {
 
   void ForgetMoments();  // as new
 
+  // From now on the moments lie in these, [flat_elements] of zeros each, with another stage's, which
+  // moves the parameters that both hold (StageLayout::IsCopy): this optimizer leaves them out.
+  void LieIn(const at::Tensor& first, const at::Tensor& second);
+
   // [flat_elements] f32 each; for checkpoints.
   const at::Tensor& first_moment() const { return m_; }
   const at::Tensor& second_moment() const { return v_; }
@@ -68,6 +72,7 @@ class InnerOptimizer {
   virtual void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) = 0;
 
   const AdamWSpec& spec() const { return spec_; }
+  bool shared() const { return shared_; }  // LieIn has been called
   static at::Tensor PartOf(const at::Tensor& flat, const ParameterSlot& slot) {
     return flat.narrow(0, slot.offset, slot.elements());
   }
@@ -76,6 +81,7 @@ class InnerOptimizer {
 
  private:
   AdamWSpec spec_;
+  bool shared_ = false;
 };
 
 // NotFound, with the names that there are.

@@ -64,7 +64,7 @@ longhaul_test(experiments/run/processes_test.cc experiments/run/wire_bytes_test.
   LIBS command_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/run/run_recorder_test.cc experiments/run/fault_ledger_test.cc experiments/elastic/group_lives_test.cc
   experiments/run/crossing_ledger_test.cc experiments/run/ending_test.cc experiments/run/link_evidence_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
-longhaul_test(experiments/run/gpu_spread_test.cc LIBS longhaul::experiments_run LABELS cpu)
+longhaul_test(experiments/run/gpu_spread_test.cc experiments/run/rate_rule_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/run/link_fault_script_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test_library(system_testing SRCS experiments/command/system_runs.cc LIBS command_testing longhaul::experiments_run)
 longhaul_test(experiments/command/outer_specs_test.cc LIBS system_testing LABELS cpu TIMEOUT 300)

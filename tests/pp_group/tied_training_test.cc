@@ -13,6 +13,7 @@
 #include "compressors/catalog.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pp_group/local_rank.h"
 #include "pp_group/models/model.h"
 #include "pp_group/outer/group_average.h"
 #include "pp_group/outer/outer_plan.h"
@@ -227,10 +228,13 @@ TEST(TiedTraining, CopiesAreEqualAfterEveryStepWhateverTheOuterCodec) {
   EXPECT_GT(with_memory, 20);
 }
 
-// As processes have it: every rank with a thread and a trainer of its own.
-TEST(TiedTraining, RanksOfTheirOwnHaveTheBitsOfOneProcess) {
+// As processes have it: every rank with a thread and a trainer of its own. Both ends of one group that
+// meets no other have one matrix in one process.
+class TiedProcesses : public testing::TestWithParam<int> {};
+
+TEST_P(TiedProcesses, RanksOfTheirOwnHaveTheBitsOfOneProcess) {
   at::set_num_threads(1);
-  TrainSpec spec = TiedSpec(4, 2);
+  TrainSpec spec = TiedSpec(4, GetParam());
   spec.outer.codec = "int4-b64-h64+ef";
   const History together = RunOver(spec, LoopbackRanks(spec, Lossy(), 4));
   SmallCorpus();
@@ -247,6 +251,44 @@ TEST(TiedTraining, RanksOfTheirOwnHaveTheBitsOfOneProcess) {
       EXPECT_EQ(apart[i].hashes[step].front(), together.hashes[step][i]);
     }
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, TiedProcesses, testing::Values(1, 2));
+
+TEST(TiedTraining, EveryOptimizerMovesTheMatrixOnce) {
+  for (const std::string optimizer : {"muon", "sgd", "plain-sgd", "sign-sgd"}) {
+    SCOPED_TRACE(optimizer);
+    const auto with = [&](int stages) {
+      TrainSpec spec = TiedSpec(stages, 1);
+      spec.inner.optimizer = optimizer;
+      return spec;
+    };
+    ExpectTheUnsplitModel(with(2), Train(with(1)));
+  }
+}
+
+TEST(TiedTraining, BothStagesOfAProcessHoldOneMatrixAndItsMoments) {
+  const TrainSpec spec = TiedSpec(4, 1);
+  const std::vector<LocalRank> ranks = MemoryRanks(spec);
+  const std::function<absl::Duration()> now = TestClock;
+  const auto flats = FlatsOfTiedStages(spec);
+  const auto first = NewRankState(spec, ranks.front(), &now, nullptr, nullptr, &flats.first);
+  const auto last = NewRankState(spec, ranks.back(), &now, nullptr, nullptr, &flats.second);
+  ASSERT_TRUE(first.ok() && last.ok());
+  const auto place = [](const RankState& state, const at::Tensor& flat) {
+    return flat.const_data_ptr<float>() + state.stage->layout().tied->begin;
+  };
+  EXPECT_EQ(place(**first, (*first)->stage->parameters()),
+            place(**last, (*last)->stage->parameters()));
+  EXPECT_EQ(place(**first, (*first)->optimizer->first_moment()),
+            place(**last, (*last)->optimizer->first_moment()));
+  EXPECT_EQ(place(**first, (*first)->optimizer->second_moment()),
+            place(**last, (*last)->optimizer->second_moment()));
+  EXPECT_NE(place(**first, (*first)->stage->gradients()),
+            place(**last, (*last)->stage->gradients()));
+  const auto whole = NewRankState(spec, ranks.back(), &now);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_TRUE((*whole)->stage->parameters().equal((*last)->stage->parameters()));
 }
 
 TEST(TiedTraining, SpreadExpertsKeepBothCopiesEqualInAnyNumberOfStages) {

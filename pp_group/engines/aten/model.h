@@ -18,9 +18,9 @@ namespace longhaul {
 // the compute dtype is another, of a shadow of the master in it.
 class AtenParameters {
  public:
-  // `initial`: [flat_elements] f32 on the host.
-  AtenParameters(const StageLayout& layout, const at::Tensor& initial, at::Device device,
-                 at::ScalarType dtype);
+  // `initial`: [flat_elements] f32 on the host. `flat`: as StageOptions has it.
+  AtenParameters(const StageLayout& layout, const at::Tensor& initial, const at::Tensor& flat,
+                 at::Device device, at::ScalarType dtype);
   AtenParameters(const AtenParameters&) = delete;
   AtenParameters& operator=(const AtenParameters&) = delete;
 

@@ -1,6 +1,7 @@
 #include "pp_group/engines/aten/stage.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -19,8 +20,10 @@ at::Tensor InitialValues(const StageLayout& layout, uint64_t seed) {
 }  // namespace
 
 AtenParameters::AtenParameters(const StageLayout& layout, const at::Tensor& initial,
-                               at::Device device, at::ScalarType dtype)
-    : layout_(layout), master_(initial.to(device)), gradient_(at::zeros_like(master_)) {
+                               const at::Tensor& flat, at::Device device, at::ScalarType dtype)
+    : layout_(layout),
+      master_(flat.defined() ? flat.copy_(initial) : initial.to(device)),
+      gradient_(at::zeros_like(master_)) {
   shadow_ = dtype == at::kFloat ? master_ : master_.to(dtype);
   if (!layout.tied || !layout.first() || !layout.last()) return;
   head_gradient_ = at::zeros({layout.tied->end - layout.tied->begin}, master_.options());
@@ -71,8 +74,8 @@ AtenStage::AtenStage(const ModelSpec& spec, const StageOptions& options, NewMode
     : layout_(LayoutOf(spec, options.stage, options.stages, options.cuts)),
       shape_{spec.context, spec.width, spec.vocab},
       compute_(options.compute),
-      parameters_(layout_, InitialValues(layout_, options.seed), DeviceOf(options.compute),
-                  DtypeOf(options.compute)),
+      parameters_(layout_, InitialValues(layout_, options.seed), options.flat,
+                  DeviceOf(options.compute), DtypeOf(options.compute)),
       model_(new_model(spec, options, layout_, &parameters_)) {}
 
 void AtenStage::ZeroGradients() {
@@ -89,12 +92,30 @@ std::unique_ptr<Activations> AtenStage::NewForwardActivations(int64_t) const {
 }
 
 // Of a GPU without waiting: torch keeps page-locked memory until the copies out of it are done.
-at::Tensor AtenStage::OnDevice(std::span<const int64_t> ids) const {
+at::Tensor AtenStage::Uploaded(std::span<const int64_t> ids) const {
   const at::Device device = parameters_.options().device();
   at::Tensor host = at::empty({static_cast<int64_t>(ids.size())},
                               at::TensorOptions(at::kLong).pinned_memory(!device.is_cpu()));
   std::copy(ids.begin(), ids.end(), host.data_ptr<int64_t>());
   return host.to(device, /*non_blocking=*/true);
+}
+
+void AtenStage::BeginStep(std::span<const int64_t> ids) {
+  step_ids_ = ids;
+  // The CPU reads them where they are.
+  step_ids_on_device_ = parameters_.options().device().is_cpu()
+                            ? at::from_blob(const_cast<int64_t*>(ids.data()),
+                                            {static_cast<int64_t>(ids.size())}, at::kLong)
+                            : Uploaded(ids);
+}
+
+at::Tensor AtenStage::OnDevice(std::span<const int64_t> ids) const {
+  const std::less_equal<const int64_t*> before;
+  const bool is_of_step = before(step_ids_.data(), ids.data()) &&
+                          before(ids.data() + ids.size(), step_ids_.data() + step_ids_.size());
+  if (!is_of_step) return Uploaded(ids);
+  return step_ids_on_device_.narrow(0, ids.data() - step_ids_.data(),
+                                    static_cast<int64_t>(ids.size()));
 }
 
 void AtenStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,

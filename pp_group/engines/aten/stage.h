@@ -29,6 +29,7 @@ class AtenStage : public Stage {
   const at::Tensor& gradients() const override { return parameters_.gradient(); }
   at::Tensor head_gradient() const override { return parameters_.head_gradient(); }
   void ZeroGradients() override;
+  void BeginStep(std::span<const int64_t> ids) override;
   void ParametersChanged() override { parameters_.RefreshShadow(); }
 
   std::unique_ptr<Activations> NewActivations(int64_t rows) const override;
@@ -48,7 +49,8 @@ class AtenStage : public Stage {
  private:
   struct Kept;
   void BackwardBlocks(const at::Tensor& dy, const at::Tensor& dx, Kept* kept);
-  at::Tensor OnDevice(std::span<const int64_t> ids) const;
+  at::Tensor Uploaded(std::span<const int64_t> ids) const;
+  at::Tensor OnDevice(std::span<const int64_t> ids) const;  // Uploaded, or a view of the step's
   // What Loss gives the executor, of `each` token; of a device, when FinishLosses has waited.
   void Report(const at::Tensor& each, std::span<double> losses);
 
@@ -60,6 +62,8 @@ class AtenStage : public Stage {
     std::span<double> losses;
   };
   std::vector<LossesOnTheirWay> on_their_way_;
+  std::span<const int64_t> step_ids_;
+  at::Tensor step_ids_on_device_;
   AtenParameters parameters_;
   const std::unique_ptr<AtenModel> model_;
 };

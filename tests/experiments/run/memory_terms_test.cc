@@ -75,14 +75,18 @@ TEST(MemoryTerms, EachLevelHasItsCopiesItsFramesAndWhatItsCodecRemembers) {
 }
 
 // The head goes, with its gradient and moments; the head's part of the embedding's gradient comes.
-// Over stages the last one holds a copy in the head's place, and both ends have the other's part
-// while it crosses, and a frame each way: behind the last backward pass, when activations are gone,
-// of which there are none where compute is injected.
+// Over stages of a process the last one has the first one's matrix and moments and a gradient of its
+// own, or, where groups meet, a copy of all. Over processes it holds a copy in the head's place, and both
+// ends have the other's part while it crosses, and a frame each way: behind the last backward pass, when
+// activations are gone, of which there are none where compute is injected.
 TEST(MemoryTerms, ATiedHeadIsAMatrixLessOrAPartOfItsGradientMore) {
   const Sets llama = {"model.kind=llama"}, tied = {"model.tied_head=true"};
   EXPECT_EQ(Adds(kOneStage + llama, tied), (4 - 4 * 4) * kV * kD);
   const Sets three = kModel + llama + Sets{"schedule.stages=3"};
-  EXPECT_EQ(Adds(three, tied), 0);
+  EXPECT_EQ(Adds(three, tied), -3 * 4 * kV * kD);
+  const Sets meeting = {"outer.groups=2", "outer.algorithm=dp", "outer.codec=none"};
+  // A part has a frame of its own.
+  EXPECT_EQ(Adds(three + meeting, tied), 0);
   const Sets injected =
       three + Sets{"net.transport=ucx", "net.profile=regional", "compute.forward_s=0.1",
                    "compute.backward_s=0.1", "compute.optimizer_s=0.1"};
