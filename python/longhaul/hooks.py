@@ -47,11 +47,8 @@ class Classes:
             if spec is None or spec.loader is None:
                 raise Refusal(f"{path} is no Python file: its name does not end in .py")
             module = importlib.util.module_from_spec(spec)
-            sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-            try:
-                spec.loader.exec_module(module)
-            finally:
-                sys.path.pop(0)
+            sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # of what it imports
+            spec.loader.exec_module(module)
             self._modules[path] = module
         found = getattr(self._modules[path], name, None)
         if not isinstance(found, type):
