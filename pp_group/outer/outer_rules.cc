@@ -118,7 +118,7 @@ constexpr OuterRule kRules[] = {
      .codec = "dyn8-b4096"},
 };
 
-constexpr std::string_view kInner[] = {"adamw",     "muon", "onebit-adam",
+constexpr std::string_view kInner[] = {"adamw",     "muon", "nadam",   "onebit-adam",
                                        "plain-sgd", "sgd",  "sign-sgd"};
 
 template <typename... Parts>
