@@ -52,6 +52,7 @@ void RunActions(const Program& order, const std::function<void(const Action&)>& 
       if (state->rank.stage != action.stage) continue;
       *busy = state.get();
       if (on_action) on_action(action);
+      if (state->past != nullptr) state->past->Take(action.microbatch);
       state->pipeline->Run(action);
     }
   }

@@ -119,7 +119,11 @@ void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
     const auto pipeline = std::make_shared<PipelineRank>(
         own, first.boundary, program, place.second, spec.batch_rows / spec.microbatches, now,
         std::move(watch), spec.mask_gradients, spec.sample_boundaries, first.spans, subspace);
-    for (RankState* state : held) state->pipeline = pipeline;
+    for (RankState* state : held) {
+      state->pipeline = pipeline;
+      if (program.flushes()) continue;
+      state->past = std::make_unique<PastWeights>(program, state->stage.get());
+    }
   }
   for (const auto& first : stages) {
     for (const auto& last : stages) {

@@ -8,6 +8,7 @@
 #include "pp_group/executor.h"
 #include "pp_group/optimizer/inner_optimizer.h"
 #include "pp_group/outer/algorithm.h"
+#include "pp_group/past_weights.h"
 #include "pp_group/subspace.h"
 #include "pp_group/tied_head.h"
 #include "pp_group/trainer.h"
@@ -21,6 +22,7 @@ struct RankState {
   std::unique_ptr<Stage> stage;
   std::shared_ptr<PipelineRank> pipeline;  // one for all stages of the rank
   at::Tensor host_parameters;  // the stage's own where they are on the host; for the outer step
+  std::unique_ptr<PastWeights> past;          // nullptr: the pipeline is flushed behind each step
   std::unique_ptr<InnerOptimizer> optimizer;  // nullptr: the stage updates itself
   std::unique_ptr<OuterAlgorithm> outer;      // nullptr: each group steps on its own
   std::unique_ptr<TiedHead> tied;             // nullptr: the stage has no part in a tied head

@@ -60,6 +60,18 @@ absl::Status CheckOptimizers(const TrainSpec& spec) {
   return codec.ok() ? CheckOuterCodec(**codec) : codec.status();
 }
 
+absl::Status CheckWithoutFlush(const TrainSpec& spec, const PipelineProgram& program,
+                               bool elastic = false) {
+  if (program.flushes()) return absl::OkStatus();
+  const std::string why =
+      RefusalWithoutFlush({.tied_head = spec.model.tied_head && spec.stages > 1,
+                           .spread_experts = spec.model.expert_parallel > 1,
+                           .outer_overlaps = FindOuterRule(spec.outer.algorithm)->overlaps,
+                           .elastic_groups = elastic,
+                           .injected_compute = spec.compute.has_value()});
+  return why.empty() ? absl::OkStatus() : Bad("schedule '", spec.schedule, "' ", why);
+}
+
 // A channel remembers one sample.
 absl::Status CheckSamples(const TrainSpec& spec, const PipelineProgram& program,
                           const Corpus& corpus) {
@@ -84,6 +96,7 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
   RETURN_IF_ERROR(CheckData(spec.model, corpus));
   ASSIGN_OR_RETURN(const PipelineProgram program, ProgramOf(spec));
   RETURN_IF_ERROR(CheckSamples(spec, program, corpus));
+  RETURN_IF_ERROR(CheckWithoutFlush(spec, program));
   return CheckOptimizers(spec);
 }
 
@@ -122,6 +135,7 @@ std::vector<int> RanksOfStages(const TrainSpec& spec) {
 absl::Status CheckLocalRanks(const TrainSpec& spec, const PipelineProgram& program,
                              const std::vector<LocalRank>& ranks, bool elastic) {
   if (ranks.empty()) return Bad("no local rank");
+  RETURN_IF_ERROR(CheckWithoutFlush(spec, program, elastic));
   const int num_ranks = program.num_ranks();
   const bool ends_apart = program.rank_of_stage.front() != program.rank_of_stage.back();
   std::map<std::pair<int, int>, int> held;  // stages of a group's rank
@@ -213,6 +227,14 @@ std::string OuterText(const TrainSpec& spec) {
                       "\nouter_overlap=", outer.overlap(), "\nouter_mix=", Exact(outer.kept()));
 }
 
+// Whose gradients are of older weights; "": of no stage.
+std::string StalenessText(const TrainSpec& spec) {
+  if (spec.program) return "";
+  const absl::StatusOr<PipelineProgram> program = ProgramOf(spec);
+  if (!program.ok() || program->flushes()) return "";
+  return absl::StrCat("\nahead=", absl::StrJoin(program->ahead, ","));
+}
+
 // Who holds which stage decides what boundary channels remember; "": every stage has its own rank.
 std::string PlacementText(const TrainSpec& spec) {
   if (spec.chunks == 1 && !spec.program) return "";
@@ -231,7 +253,7 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "blocks=", m.blocks, "\nwidth=", m.width, "\nheads=", m.heads, "\ncontext=", m.context,
       "\nvocab=", m.vocab, ModelText(spec), "\nstages=", spec.stages,
       spec.cuts.empty() ? "" : absl::StrCat("\ncuts=", absl::StrJoin(spec.cuts, ",")),
-      PlacementText(spec), spec.mask_gradients ? "\nmask_gradients=true" : "",
+      PlacementText(spec), StalenessText(spec), spec.mask_gradients ? "\nmask_gradients=true" : "",
       // It follows from the seed, and whoever goes on in it needs the same.
       spec.subspace == 0 ? "" : absl::StrCat("\nsubspace=", spec.subspace, " of seed ", spec.seed),
       spec.sample_boundaries.empty()

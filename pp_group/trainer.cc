@@ -177,6 +177,7 @@ absl::Status Trainer::RunPipelines() {
     busy_ = state.get();
     ReadRows(*state);
     state->stage->ZeroGradients();
+    if (state->past != nullptr) state->past->BeginStep();
   }
   for (auto& state : ranks_) {
     busy_ = state.get();
@@ -187,6 +188,9 @@ absl::Status Trainer::RunPipelines() {
   absl::Status advanced;
   if (outer_round_->plan().InFlightAfter(step_).empty()) {
     pipelines_->Run(order_, on_action_);
+    for (auto& state : ranks_) {
+      if (state->past != nullptr) state->past->EndStep();
+    }
     return advanced;
   }
   pipelines_->Run(order_, [&](const Action& action) {

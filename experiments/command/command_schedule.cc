@@ -235,6 +235,7 @@ absl::Status ShowSchedule(const ShowOptions& o) {
                    DrawSchedule(program, shown.costs, title + "; " + shown.times));
   std::vector<int> peaks, sends;
   for (const Program& own : program.ranks) peaks.push_back(PeakActivations(own));
+  for (size_t rank = 0; rank < program.ahead.size(); ++rank) peaks[rank] = program.ahead[rank] + 1;
   for (const RankCommunication& rank : Communication(program)) {
     sends.push_back(static_cast<int>(rank.sends.size()));
   }

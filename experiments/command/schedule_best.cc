@@ -78,7 +78,7 @@ std::vector<RunSpec> Candidates(const RunSpec& spec) {
   constexpr int64_t kMostChunks = 4;
   const int64_t ranks = spec.ranks(), m = spec.train.microbatches;
   std::vector<RunSpec> out;
-  for (const std::string& name : ScheduleNames()) {
+  for (const std::string& name : FlushedScheduleNames()) {  // others train other weights
     const Schedule schedule = *FindSchedule(name);
     for (int64_t v = schedule.least_chunks;
          v <= std::min<int64_t>(schedule.most_chunks, kMostChunks); ++v) {

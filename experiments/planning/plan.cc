@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
@@ -42,7 +43,7 @@ std::pair<std::string, std::string> CodecsOfPair(const std::string& pair) {
 
 std::vector<std::string> SchedulesFor(const RunSpec& run) {
   std::vector<std::string> names;
-  for (const std::string& name : ScheduleNames()) {
+  for (const std::string& name : FlushedScheduleNames()) {
     const Schedule schedule = *FindSchedule(name);
     const bool takes =
         schedule.least_chunks <= run.schedule.chunks && run.schedule.chunks <= schedule.most_chunks;
@@ -77,8 +78,14 @@ void ReadLists(TableReader& r, const SpecNames& names, PlanSpec& plan) {
     pair = PairOf(forward, backward);
     codecs.insert(codecs.end(), {forward, backward});
   }
-  all_known("schedules", plan.schedules,
-            [](std::string_view name) { return FindSchedule(name).status(); });
+  all_known("schedules", plan.schedules, [](std::string_view name) -> absl::Status {
+    ASSIGN_OR_RETURN(const Schedule schedule, FindSchedule(name));
+    if (schedule.ahead == nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("schedule '{}' is never flushed and trains other weights; a plan "
+                    "compares {}",
+                    name, fmt::join(FlushedScheduleNames(), ", ")));
+  });
   all_known("codecs", codecs, names.codec);
   all_known("outer_codecs", plan.outer_codecs, names.codec);
   all_known("algorithms", plan.algorithms,

@@ -100,6 +100,7 @@ std::optional<PipelineProgram> SmallProgram(const RunSpec& spec) {
 
 double MicrobatchesKept(const RunSpec& spec, const std::optional<PipelineProgram>& program,
                         int stage) {
+  if (program && !program->flushes()) return program->ahead[static_cast<size_t>(stage)] + 1;
   if (program) {
     Program own;
     for (const Action& action :
@@ -111,8 +112,8 @@ double MicrobatchesKept(const RunSpec& spec, const std::optional<PipelineProgram
   const auto schedule = FindSchedule(spec.schedule.kind);
   if (!schedule.ok()) return static_cast<double>(spec.train.microbatches);
   const PipelineShape shape = ShapeOf(spec);
-  return std::min(shape.microbatches,
-                  schedule->peak_activations(schedule->rank_of_stage(stage, shape), shape));
+  const int most = schedule->peak_activations(schedule->rank_of_stage(stage, shape), shape);
+  return schedule->ahead == nullptr ? std::min(shape.microbatches, most) : most;
 }
 
 }  // namespace longhaul

@@ -254,6 +254,10 @@ StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& pr
   bytes.tied = tied.tied + subspace.tied;
   bytes.running = std::max(bytes.running, subspace.running);
   const BoundaryBytes boundaries = BoundariesOf(spec, rank_of_stage, samples, layout);
+  if (program && !program->flushes()) {  // of this step and of those before
+    bytes.held += (1 + program->StepsLate(layout.stage, 0)) *
+                  static_cast<double>(layout.flat_elements) * kFloat;
+  }
   bytes.held +=
       tied.held + ParameterBytes(spec, layout) + boundaries.tensors + RowBytes(spec, layout);
   bytes.host = CopiesOfParameters(spec, layout) + boundaries.frames;

@@ -338,6 +338,9 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts["device"] = spec.train.device;
   row.facts["dtype"] = spec.train.dtype;
   if (spec.schedule.chunks > 1) row.facts[kRanksFact] = std::to_string(spec.workers());
+  if (const std::string staleness = StalenessOf(spec); !staleness.empty()) {
+    row.facts["staleness_steps"] = staleness;
+  }
   row.facts["predicted_worker_bytes"] = std::to_string(PlanResources(spec).worker_bytes);
   if (spec.simulated_clock()) row.facts["rank_bytes"] = std::to_string(RankBytes(spec));
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);

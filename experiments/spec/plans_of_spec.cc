@@ -6,6 +6,7 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/status_macros.h"
 #include "experiments/spec/spec_keys.h"
@@ -84,8 +85,17 @@ RefusedKey RefusedSchedule(const RunSpec& spec) {
   const absl::StatusOr<Schedule> schedule = FindSchedule(s.kind);
   if (!schedule.ok()) return {};  // the key's own check names the known ones
   const absl::Status taken = CheckShape(*schedule, ShapeOf(spec));
-  if (taken.ok()) return {};
-  return {"kind", fmt::format(": {}", std::string(taken.message()))};
+  if (!taken.ok()) return {"kind", fmt::format(": {}", std::string(taken.message()))};
+  if (schedule->ahead == nullptr) return {};
+  const OuterRule* rule = FindOuterRule(spec.outer.algorithm);
+  const std::string why =
+      RefusalWithoutFlush({.tied_head = spec.model.tied_head && s.stages > 1,
+                           .spread_experts = spec.model.expert_parallel > 1,
+                           .outer_overlaps = rule != nullptr && rule->overlaps,
+                           .elastic_groups = spec.outer.on_group_loss == "continue",
+                           .injected_compute = spec.injected(),
+                           .real_links = spec.net.transport == "ucx"});
+  return why.empty() ? RefusedKey{} : RefusedKey{"kind", fmt::format(" = \"{}\" {}", s.kind, why)};
 }
 
 absl::StatusOr<PipelineProgram> PipelineOf(const RunSpec& spec) {
@@ -95,6 +105,17 @@ absl::StatusOr<PipelineProgram> PipelineOf(const RunSpec& spec) {
   const PipelineShape shape = ShapeOf(spec);
   RETURN_IF_ERROR(CheckShape(*schedule, shape));
   return ProgramOf(*schedule, shape);
+}
+
+std::string StalenessOf(const RunSpec& spec) {
+  const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule.kind);
+  if (!schedule.ok() || schedule->ahead == nullptr) return "";
+  const absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
+  std::vector<std::string> stages;
+  for (int s = 0; program.ok() && s < program->num_stages(); ++s) {
+    stages.push_back(fmt::format("{:g}", program->Staleness(s)));
+  }
+  return fmt::format("{}", fmt::join(stages, " "));
 }
 
 std::vector<int> RanksOfStages(const RunSpec& spec) {

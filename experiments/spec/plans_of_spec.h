@@ -27,6 +27,9 @@ struct RefusedKey {
   std::string why = {};
 };
 RefusedKey RefusedSchedule(const RunSpec& spec);
+// By how many steps each stage's gradients are late on average, "1.5 0.75 0"; "": the pipeline is
+// flushed behind each step.
+std::string StalenessOf(const RunSpec& spec);
 
 // Which rank of its group holds each stage; stage s is on rank s where PipelineOf refuses.
 std::vector<int> RanksOfStages(const RunSpec& spec);

@@ -10,6 +10,7 @@
 #include "pp_group/kernels/kernels.h"
 #include "pp_group/optimizer/adamw.h"
 #include "pp_group/optimizer/muon.h"
+#include "pp_group/optimizer/nadam.h"
 #include "pp_group/optimizer/sgd.h"
 
 namespace longhaul {
@@ -24,9 +25,10 @@ struct Entry {
   std::string_view name;
   std::unique_ptr<InnerOptimizer> (*make)(const AdamWSpec& spec, const Stage& stage);
 };
-constexpr Entry kOptimizers[] = {
-    {"adamw", New<AdamW>},        {"muon", New<Muon>}, {"onebit-adam", New<OneBitAdam>},
-    {"plain-sgd", New<PlainSgd>}, {"sgd", New<Sgd>},   {"sign-sgd", New<SignSgd>}};
+constexpr Entry kOptimizers[] = {{"adamw", New<AdamW>},        {"muon", New<Muon>},
+                                 {"nadam", New<NAdam>},        {"onebit-adam", New<OneBitAdam>},
+                                 {"plain-sgd", New<PlainSgd>}, {"sgd", New<Sgd>},
+                                 {"sign-sgd", New<SignSgd>}};
 
 }  // namespace
 

@@ -127,7 +127,7 @@ constexpr OuterRule kInPython = {.name = "python",
                                  .in_python = true};
 constexpr std::string_view kPython = "python:";
 
-constexpr std::string_view kInner[] = {"adamw",     "muon", "onebit-adam",
+constexpr std::string_view kInner[] = {"adamw",     "muon", "nadam",   "onebit-adam",
                                        "plain-sgd", "sgd",  "sign-sgd"};
 
 template <typename... Parts>

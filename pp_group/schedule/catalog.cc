@@ -35,31 +35,38 @@ constexpr int kAny = 64;
 constexpr Schedule kSchedules[] = {
     {"gpipe", 1, 1, Looped,
      [](int rank, const Shape& s) { return GPipe(rank, s.ranks, s.microbatches); }, AllAtOnce,
-     nullptr, "all forwards, then all backwards", "Huang et al. 2019, arXiv 1811.06965"},
+     nullptr, nullptr, "all forwards, then all backwards", "Huang et al. 2019, arXiv 1811.06965"},
     {"1f1b", 1, 1, Looped,
      [](int rank, const Shape& s) { return OneForwardOneBackward(rank, s.ranks, s.microbatches); },
-     [](int rank, const Shape& s) { return DeepPeak(rank, s, 0); }, nullptr,
+     [](int rank, const Shape& s) { return DeepPeak(rank, s, 0); }, nullptr, nullptr,
      "one forward, one backward in turn: least memory",
      "PipeDream-flush, Narayanan et al. 2021, arXiv 2006.09503"},
     {"1f1b-deep", 1, 1, Looped,
      [](int rank, const Shape& s) {
        return DeepOneForwardOneBackward(rank, s.ranks, s.microbatches, s.depth);
      },
-     [](int rank, const Shape& s) { return DeepPeak(rank, s, s.depth); }, nullptr,
+     [](int rank, const Shape& s) { return DeepPeak(rank, s, s.depth); }, nullptr, nullptr,
      "1F1B with `depth` more micro-batches in flight for each boundary: for long round trips",
      "this project; depth 1 is eager 1F1B, Zhuang et al. 2022, arXiv 2211.05322"},
     {"zb-h1", 1, 1, Looped,
      [](int rank, const Shape& s) { return ZeroBubbleH1(rank, s.ranks, s.microbatches); },
-     [](int, const Shape& s) { return AtMost(s.ranks, s); }, nullptr,
+     [](int, const Shape& s) { return AtMost(s.ranks, s); }, nullptr, nullptr,
      "1F1B with weight gradients put off into its bubble", "Qi et al. 2023, arXiv 2401.10241"},
     {"interleaved-1f1b", 2, kAny, Looped, InterleavedOneForwardOneBackward, InterleavedPeak,
-     InterleavedRefusal, "1F1B over several stages a rank: a smaller bubble, more messages",
+     InterleavedRefusal, nullptr,
+     "1F1B over several stages a rank: a smaller bubble, more messages",
      "Narayanan et al. 2021, arXiv 2104.04473; torch's order"},
-    {"looped-bfs", 2, kAny, Looped, LoopedBreadthFirst, AllAtOnce, nullptr,
+    {"looped-bfs", 2, kAny, Looped, LoopedBreadthFirst, AllAtOnce, nullptr, nullptr,
      "GPipe over several stages a rank, breadth first", "Lamy-Poirier 2022, arXiv 2211.05953"},
     {"zb-v", 2, 2, OnV, ZeroBubbleV, [](int, const Shape& s) { return AtMost(2 * s.ranks, s); },
-     nullptr, "zero bubble in the shape of a V: the first and the last stage on one rank",
+     nullptr, nullptr, "zero bubble in the shape of a V: the first and the last stage on one rank",
      "Qi et al. 2024, arXiv 2405.15362; torch's order"},
+    {"1f1b-async", 1, 1, Looped,
+     [](int rank, const Shape& s) { return OneForwardOneBackward(rank, s.ranks, s.microbatches); },
+     [](int rank, const Shape& s) { return s.ranks - rank; }, nullptr,
+     [](int stage, const Shape& s) { return s.ranks - 1 - stage; },
+     "1F1B that is never flushed: no bubble, gradients of older weights",
+     "PipeDream with weight stashing, Narayanan et al. 2019; Ajanthan et al. 2025, arXiv 2505.01099"},
 };
 
 }  // namespace
@@ -76,6 +83,29 @@ std::vector<std::string> ScheduleNames() {
   std::vector<std::string> names;
   for (const Schedule& schedule : kSchedules) names.emplace_back(schedule.name);
   return names;
+}
+
+std::vector<std::string> FlushedScheduleNames() {
+  std::vector<std::string> names;
+  for (const Schedule& schedule : kSchedules) {
+    if (schedule.ahead == nullptr) names.emplace_back(schedule.name);
+  }
+  return names;
+}
+
+std::string RefusalWithoutFlush(const BesideNoFlush& beside) {
+  const char* const why =
+      beside.tied_head        ? "a tied head has one matrix on two stages, of different steps"
+      : beside.spread_experts ? "experts that are spread over ranks wait for each other in a step"
+      : beside.outer_overlaps ? "the outer algorithm overlaps steps; want one that does not"
+      : beside.elastic_groups ? "groups that come and go would have no weights of past steps"
+      : beside.injected_compute
+          ? "injected compute trains nothing, and its steps would be those of 1f1b"
+      : beside.real_links
+          ? "the engine computes its weights, not its times: over real links steps would last as "
+            "those of 1f1b; want net.transport = \"loopback\", with net.clock = \"simulated\""
+          : "";
+  return *why == '\0' ? "" : absl::StrCat("is never flushed: ", why);
 }
 
 absl::Status CheckShape(const Schedule& schedule, const PipelineShape& shape) {
@@ -108,6 +138,7 @@ PipelineProgram ProgramOf(const Schedule& schedule, const PipelineShape& shape) 
   }
   for (int stage = 0; stage < shape.stages(); ++stage) {
     program.rank_of_stage.push_back(schedule.rank_of_stage(stage, shape));
+    if (schedule.ahead != nullptr) program.ahead.push_back(schedule.ahead(stage, shape));
   }
   return program;
 }

@@ -26,16 +26,30 @@ struct Schedule {
   int least_chunks, most_chunks;  // stages of a rank that it is made for
   int (*rank_of_stage)(int stage, const PipelineShape& shape);
   Program (*program)(int rank, const PipelineShape& shape);
-  // What PeakActivations counts at most; of zb-v less where M < 2 P.
+  // What PeakActivations counts at most; of zb-v less where M < 2 P. Of a pipeline without a flush what a
+  // rank has from the steps that follow, too.
   int (*peak_activations)(int rank, const PipelineShape& shape);
   // What else it asks of a shape, as "wants ..."; "": it takes this one. Null: it takes all.
   std::string (*refusal)(const PipelineShape& shape);
+  // PipelineProgram::ahead of a stage. Null: the pipeline is flushed behind each step.
+  int (*ahead)(int stage, const PipelineShape& shape);
   std::string_view what, source;  // for people: a sentence, and where it is from
 };
 
 // InvalidArgument: unknown name; the message lists the known ones.
 absl::StatusOr<Schedule> FindSchedule(std::string_view name);
 std::vector<std::string> ScheduleNames();
+// Those that flush: they train the same weights, bit for bit.
+std::vector<std::string> FlushedScheduleNames();
+
+// What a run has beside a schedule that does not flush.
+struct BesideNoFlush {
+  bool tied_head = false;  // over several stages
+  bool spread_experts = false, outer_overlaps = false, elastic_groups = false;
+  bool injected_compute = false, real_links = false;
+};
+// Which of it cannot be, as "is never flushed: ..."; "": nothing.
+std::string RefusalWithoutFlush(const BesideNoFlush& beside);
 
 // InvalidArgument, with both numbers: chunks or micro-batches that the schedule is not made for.
 absl::Status CheckShape(const Schedule& schedule, const PipelineShape& shape);

@@ -27,7 +27,7 @@ double SerialSlots(const PipelineProgram& program, const PipelineCosts& costs) {
     rtt_s = std::max(rtt_s, there.delay_s + back.delay_s);
   }
   const auto ranks = static_cast<double>(of_ranks.size());
-  const double slots = program.microbatches + ranks - 1,
+  const double slots = program.microbatches + (program.flushes() ? ranks - 1 : 0),
                chunks = static_cast<double>(stages) / ranks;
   return slots * (compute_s + chunks * (transfer_s + rtt_s) * (1 + 0.05 * std::log2(ranks)));
 }
@@ -66,7 +66,12 @@ ScheduleClock::ScheduleClock(const PipelineProgram& program, std::span<const Pip
       groups_(groups.size()),
       free_s_(groups.size() * program.ranks.size(), 0),
       encoder_free_s_(free_s_.size(), 0),
-      done_(free_s_.size()) {}
+      done_(free_s_.size()),
+      // A stage's neighbours are no more micro-batches ahead of it than the first one is of the last.
+      slots_(program.microbatches +
+             (program.flushes()
+                  ? 0
+                  : 1 + *std::max_element(program.ahead.begin(), program.ahead.end()))) {}
 
 absl::Status ScheduleClock::Step() {
   RETURN_IF_ERROR(Actions());
@@ -85,10 +90,20 @@ absl::Status ScheduleClock::Actions() {
 absl::Status ScheduleClock::GroupActions(int group) {
   group_ = group;
   const int first_rank = group * ranks_;
-  const size_t messages =
-      static_cast<size_t>(program_.num_stages()) * static_cast<size_t>(program_.microbatches);
-  for (auto& arrived : arrived_) arrived.assign(messages, kNotYet);
-  groups_[static_cast<size_t>(group)].carried.clear();
+  const size_t messages = static_cast<size_t>(program_.num_stages()) * static_cast<size_t>(slots_);
+  Group& own_group = groups_[static_cast<size_t>(group)];
+  const bool filled = !program_.flushes() && own_group.steps > 0;
+  for (int kind : {0, 1}) {
+    if (filled) {
+      arrived_[kind].swap(own_group.arrived[kind]);
+    } else {
+      arrived_[kind].assign(messages, Arrival());
+    }
+  }
+  own_group.carried.clear();
+  std::vector<Program> ahead;
+  for (int r = 0; r < ranks_ && !program_.flushes(); ++r) ahead.push_back(StepOf(r));
+  const std::vector<Program>& programs = program_.flushes() ? program_.ranks : ahead;
   for (int r = 0; r < ranks_; ++r) done_[static_cast<size_t>(first_rank + r)].clear();
   std::vector<size_t> next(program_.ranks.size(), 0);
   // What ends first runs first: two senders may share a receiver's wire.
@@ -96,24 +111,44 @@ absl::Status ScheduleClock::GroupActions(int group) {
     int first = -1;
     double first_end = 0;
     for (int r = 0; r < ranks_; ++r) {
-      const Program& own = program_.ranks[r];
+      const Program& own = programs[r];
       const double end = next[r] < own.size() ? EndOf(first_rank + r, own[next[r]]) : kNotYet;
       if (end == kNotYet || (first >= 0 && end >= first_end)) continue;
       first = r;
       first_end = end;
     }
     if (first < 0) break;
-    Run(first_rank + first, program_.ranks[first][next[first]++], first_end);
+    Run(first_rank + first, programs[first][next[first]++], first_end);
   }
   for (int r = 0; r < ranks_; ++r) {
-    const Program& own = program_.ranks[r];
+    const Program& own = programs[r];
     if (next[r] < own.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("schedule: stuck before ", ToString(own[next[r]])));
     }
   }
   if (costs_[group].tied) AddTied();
+  ++own_group.steps;
+  for (int kind : {0, 1}) {
+    if (!program_.flushes()) own_group.arrived[kind].swap(arrived_[kind]);
+  }
   return absl::OkStatus();
+}
+
+// Of a pipeline without a flush.
+Program ScheduleClock::StepOf(int rank) const {
+  const int stage = program_.StagesOf(rank).front(), m = program_.microbatches;
+  const int ahead = program_.ahead[static_cast<size_t>(stage)];
+  Program step;
+  const bool filled = groups_[static_cast<size_t>(group_)].steps > 0;
+  for (int forward = filled ? ahead : 0; forward < ahead; ++forward) {
+    step.push_back({stage, Op::kForward, forward});
+  }
+  for (int backward = 0; backward < m; ++backward) {
+    step.push_back({stage, Op::kForward, backward + ahead});
+    step.push_back({stage, Op::kBackward, backward});
+  }
+  return step;
 }
 
 void ScheduleClock::Update() {
@@ -186,7 +221,7 @@ Sent ScheduleClock::Carry(const Wire& wire, int from, int to, double ready,
   Connection& connection = connections_[{shared ? to : from, to}];
   Sent sent = Take(shared ? Wire{.busy_s = wire.busy_s + wire.delay_s} : wire, ready, &connection);
   if (!shared && connection.by_segments) Revise(from, to, connection);
-  if (message) arrived_[static_cast<int>(message->kind)][InputAt(*message)] = sent.arrived;
+  if (message) Arrive(*message, sent.arrived);
   groups_[static_cast<size_t>(group_)].carried.push_back({from, to, message, sent});
   return sent;
 }
@@ -200,20 +235,19 @@ void ScheduleClock::Revise(int from, int to, const Connection& connection) {
   for (auto c = carried.rbegin(); c != carried.rend() && before != messages.rend(); ++c) {
     if (c->from != from || c->to != to) continue;
     c->times.arrived = before->arrived;
-    if (c->message) {
-      arrived_[static_cast<int>(c->message->kind)][InputAt(*c->message)] = before->arrived;
-    }
+    if (c->message) Arrive(*c->message, before->arrived);
     ++before;
   }
 }
 
 // kNotYet: its input is still to be made.
-double ScheduleClock::EndOf(int rank, const Action& action) const {
+double ScheduleClock::EndOf(int rank, const Action& action) {
   const PipelineCosts& costs = costs_[group_];
   double ready = 0;
   if (const std::optional<Message> input = InputOf(action, program_.num_stages())) {
-    ready = arrived_[static_cast<int>(input->kind)][InputAt(*input)];
-    if (ready == kNotYet) return kNotYet;
+    const Arrival& arrival = InputAt(*input);
+    if (arrival.microbatch != Numbered(*input)) return kNotYet;
+    ready = arrival.at;
     const int r = rank - group_ * ranks_;
     if (program_.rank_of_stage[input->from_stage] != r) ready += costs.ranks[r].decode_s;
   }
@@ -231,7 +265,7 @@ void ScheduleClock::SendOn(const Message& message, int from, double made) {
   const PipelineCosts& costs = costs_[group_];
   const int to = group_ * ranks_ + program_.rank_of_stage[message.to_stage];
   if (to == from) {
-    arrived_[static_cast<int>(message.kind)][InputAt(message)] = made;
+    Arrive(message, made);
     return;
   }
   const auto& kind = message.kind == MessageKind::kActivation ? costs.activations : costs.gradients;
@@ -240,8 +274,20 @@ void ScheduleClock::SendOn(const Message& message, int from, double made) {
   Carry(kind[message.boundary()], from, to, encoder_free_s_[from], message);
 }
 
-size_t ScheduleClock::InputAt(const Message& m) const {
-  return static_cast<size_t>(m.to_stage) * program_.microbatches + m.microbatch;
+int64_t ScheduleClock::Numbered(const Message& m) const {
+  const int64_t steps = program_.flushes() ? 0 : groups_[static_cast<size_t>(group_)].steps;
+  return steps * program_.microbatches + m.microbatch;
+}
+
+ScheduleClock::Arrival& ScheduleClock::InputAt(const Message& m) {
+  const auto stage = static_cast<size_t>(m.to_stage), slots = static_cast<size_t>(slots_);
+  return arrived_[static_cast<int>(m.kind)]
+                 [stage * slots + static_cast<size_t>(Numbered(m)) % slots];
+}
+
+void ScheduleClock::Arrive(const Message& message, double at) {
+  Arrival& arrival = InputAt(message);
+  if (Numbered(message) >= arrival.microbatch) arrival = {Numbered(message), at};
 }
 
 absl::StatusOr<double> Makespan(const PipelineProgram& program, const PipelineCosts& costs) {
@@ -253,14 +299,16 @@ absl::StatusOr<double> Makespan(const PipelineProgram& program, const PipelineCo
 absl::StatusOr<double> StepPeriod(const PipelineProgram& program, const PipelineCosts& costs,
                                   LinkPolicy links) {
   if (links == LinkPolicy::kSerialSlots) return SerialSlots(program, costs);
-  constexpr int kFill = 4, kPeriods = 4;
+  // Without a flush all micro-batches under way come back at once where links are slow: periods of them.
+  const int under_way = program.flushes() ? 1 : program.num_stages();
+  const int fill = 4 * under_way, periods = 4 * under_way;
   ScheduleClock clock(program, std::span(&costs, 1), links);
   double filled = 0;
-  for (int step = 0; step < kFill + kPeriods; ++step) {
+  for (int step = 0; step < fill + periods; ++step) {
     RETURN_IF_ERROR(clock.Step());
-    if (step + 1 == kFill) filled = clock.free_s().front();
+    if (step + 1 == fill) filled = clock.free_s().front();
   }
-  return (clock.free_s().front() - filled) / kPeriods;
+  return (clock.free_s().front() - filled) / periods;
 }
 
 double LeastStepPeriod(const PipelineProgram& program, const PipelineCosts& costs) {
@@ -287,7 +335,10 @@ double LeastStepPeriod(const PipelineProgram& program, const PipelineCosts& cost
     wires[next * ranks + rank] += m * back.busy_s;
     through += there.busy_s + there.delay_s + back.busy_s + back.delay_s;
   }
-  double least = through + costs.ranks[static_cast<size_t>(program.rank_of_stage.front())].step_s;
+  double least =
+      program.flushes()
+          ? through + costs.ranks[static_cast<size_t>(program.rank_of_stage.front())].step_s
+          : 0;
   for (size_t r = 0; r < ranks; ++r) least = std::max(least, busy[r] + costs.ranks[r].step_s);
   return std::max(least, *std::max_element(wires.begin(), wires.end()));
 }
@@ -295,7 +346,9 @@ double LeastStepPeriod(const PipelineProgram& program, const PipelineCosts& cost
 double BubbleFraction(const PipelineProgram& program, double backward_units) {
   const PipelineCosts::Stage unit{
       .forward_s = 1, .backward_s = backward_units, .input_gradient_s = 1, .weight_gradient_s = 1};
-  const absl::StatusOr<double> makespan = Makespan(program, PipelineCosts::Of(program, unit));
+  const PipelineCosts costs = PipelineCosts::Of(program, unit);
+  const absl::StatusOr<double> makespan =
+      program.flushes() ? Makespan(program, costs) : StepPeriod(program, costs);
   if (!makespan.ok() || *makespan == 0) return 0;
   double busy = 0;
   for (const Program& own : program.ranks) {

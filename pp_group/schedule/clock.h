@@ -58,6 +58,11 @@ enum class LinkPolicy {
 // The event recursion: an action starts when its rank is free and its input has arrived; what it
 // makes is encoded behind what was made before, and takes the wire behind what was sent before.
 // Steps follow each other without a barrier, and groups wait for each other in exchanges alone.
+//
+// Of a pipeline without a flush a stage's step is M backwards, each behind the forward of the
+// micro-batch that is PipelineProgram::ahead of it; the first step fills the pipeline before. In done()
+// and carried() micro-batches from M on are those of later steps. Where a lossy or BBR connection tells
+// of a message sooner than was said, that is of use within a step.
 class ScheduleClock {
  public:
   // Borrows both; costs may change between steps.
@@ -110,8 +115,16 @@ class ScheduleClock {
   }
 
  private:
+  // When a micro-batch's message is there, by stage and slot: slots are used in turn.
+  struct Arrival {
+    int64_t microbatch = -1;  // counted over all steps
+    double at = 0;
+  };
+  using Arrivals = std::vector<Arrival>;
   struct Group {
     std::vector<Carried> carried = {};
+    Arrivals arrived[2] = {};  // of a pipeline without a flush, between steps
+    int64_t steps = 0;         // of it, so far
     bool away = false;
     uint64_t returns = 0;  // so often
   };
@@ -120,13 +133,16 @@ class ScheduleClock {
     double until;
   };
   absl::Status GroupActions(int group);
-  double EndOf(int rank, const Action& action) const;
+  Program StepOf(int rank) const;
+  double EndOf(int rank, const Action& action);
   void Run(int rank, const Action& action, double end);
   void SendOn(const Message& message, int from, double made);
   void AddTied();
   Sent Carry(const Wire& wire, int from, int to, double ready, std::optional<Message> message);
   void Revise(int from, int to, const Connection& connection);
-  size_t InputAt(const Message& message) const;
+  Arrival& InputAt(const Message& message);
+  void Arrive(const Message& message, double at);
+  int64_t Numbered(const Message& message) const;
 
   const PipelineProgram& program_;
   const std::span<const PipelineCosts> costs_;
@@ -139,13 +155,14 @@ class ScheduleClock {
   std::map<int, std::vector<Waits>> under_way_;            // by exchange
   // Of the group whose actions run.
   int group_ = 0;
-  std::vector<double> arrived_[2];  // by kind; [S * M]
+  const int slots_;      // of a stage's input
+  Arrivals arrived_[2];  // by kind; [S * slots]
 };
 
-// The first step of an idle pipeline, until its last rank is done.
+// The first step of an idle pipeline, until its last rank is done; without a flush it fills the pipeline.
 absl::StatusOr<double> Makespan(const PipelineProgram& program, const PipelineCosts& costs);
 // What one more step adds once the pipeline is full. kSerialSlots: (M + P - 1) (t_c + S/P (t_x + RTT)
-// (1 + 0.05 log2 P)) with the slowest rank and boundary; it knows no tied head, coding or step_s.
+// (1 + 0.05 log2 P)), without a flush P = 1 in its first factor, with the slowest rank and boundary; it knows no tied head, coding or step_s.
 absl::StatusOr<double> StepPeriod(const PipelineProgram& program, const PipelineCosts& costs,
                                   LinkPolicy links = LinkPolicy::kFullDuplex);
 

@@ -19,6 +19,18 @@ std::vector<int> PipelineProgram::StagesOf(int rank) const {
   return stages;
 }
 
+// The forward of micro-batch j comes behind the backward of j - ahead - 1, and weights change behind
+// every M-th backward.
+int PipelineProgram::StepsLate(int stage, int microbatch) const {
+  if (flushes()) return 0;
+  const int behind = ahead[static_cast<size_t>(stage)] - microbatch;
+  return behind <= 0 ? 0 : (behind - 1) / microbatches + 1;
+}
+
+double PipelineProgram::Staleness(int stage) const {
+  return flushes() ? 0 : static_cast<double>(ahead[static_cast<size_t>(stage)]) / microbatches;
+}
+
 bool PipelineProgram::HasSplitBackward() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const Program& program) {
     return std::any_of(program.begin(), program.end(), [](const Action& action) {

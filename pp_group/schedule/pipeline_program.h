@@ -13,11 +13,20 @@ struct PipelineProgram {
   std::vector<Program> ranks;      // [P]
   std::vector<int> rank_of_stage;  // [S]
   int microbatches;                // M
+  // [S]: micro-batches of later steps that a stage has under way where its step ends. Empty: none, the
+  // pipeline is flushed behind each step. Ranks have one stage each then, and `ranks` says what a step
+  // computes, in micro-batch order; forwards of that many micro-batches come a step or more sooner.
+  std::vector<int> ahead = {};
 
   int num_ranks() const { return static_cast<int>(ranks.size()); }
   int num_stages() const { return static_cast<int>(rank_of_stage.size()); }
   std::vector<int> StagesOf(int rank) const;  // ascending
   bool HasSplitBackward() const;              // some backward is I and W
+  bool flushes() const { return ahead.empty(); }
+  // By how many steps the weights are older that a stage takes for a micro-batch, forward and backward,
+  // than those that its gradient is subtracted from.
+  int StepsLate(int stage, int microbatch) const;
+  double Staleness(int stage) const;  // its mean over a step's micro-batches: ahead / M
 };
 
 // Reads from the programs who holds which stage and how many micro-batches there are. That a

@@ -21,6 +21,9 @@ std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const RankState& state
       {"parameters", state.stage->parameters()},
       {"adamw.first_moment", state.optimizer->first_moment()},
       {"adamw.second_moment", state.optimizer->second_moment()}};
+  if (state.past != nullptr) {
+    for (auto& named : state.past->Tensors()) tensors.push_back(std::move(named));
+  }
   if (state.outer == nullptr) return tensors;
   for (auto& named : state.outer->Tensors(step)) tensors.push_back(std::move(named));
   return tensors;

@@ -155,7 +155,12 @@ absl::StatusOr<Restored> Trainer::RestoreFrom(const std::string& directory) {
   });
   if (!status.ok()) return status;
   if (!restored.ok()) return restored.status();
-  for (auto& state : ranks_) state->stage->ParametersChanged();
+  for (auto& state : ranks_) {
+    state->stage->ParametersChanged();
+    if (state->past != nullptr) state->past->Forget();
+  }
+  if (!program_.flushes())
+    restored->dropped.emplace_back("weights of past steps: the pipeline fills");
   step_ = restored->step;
   outer_round_->Restored(step_);
   return restored;

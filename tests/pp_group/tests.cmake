@@ -32,6 +32,9 @@ longhaul_test(pp_group/trainer_test.cc pp_group/state/checkpoint_test.cc
   pp_group/engines/injected_test.cc pp_group/executor_test.cc pp_group/outer/poison_test.cc pp_group/elastic_test.cc
   pp_group/state/handover_test.cc pp_group/outer/outer_step_test.cc pp_group/optimizer/adamw_test.cc pp_group/parameter_hash_test.cc pp_group/microbatches_test.cc
   SRCS pp_group/autograd_gpt.cc NAME pp_group_training_test LIBS pp_group_testing LABELS cpu TIMEOUT 900)  # 100 s of a slow core alone
+longhaul_test(pp_group/past_weights_test.cc NAME pp_group_past_weights_test LIBS pp_group_testing LABELS cpu)
+add_test(NAME pp_group_async_golden_file COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/async_golden.py)
+set_tests_properties(pp_group_async_golden_file PROPERTIES LABELS cpu TIMEOUT 300)
 longhaul_test(pp_group/models/expert_parallel_test.cc LIBS longhaul::pp_group longhaul::plugin_backend LABELS cpu)
 longhaul_test(pp_group/expert_training_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc

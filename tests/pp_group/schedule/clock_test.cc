@@ -2,6 +2,7 @@
 // without an order of events.
 #include "pp_group/schedule/clock.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -282,7 +283,7 @@ TEST(ScheduleClock, DrawnProgramsEndAsTheirEquationsSay) {
     return std::uniform_real_distribution<double>(0, most)(draw);
   };
   int programs = 0;
-  for (const std::string& name : ScheduleNames()) {
+  for (const std::string& name : FlushedScheduleNames()) {
     for (const int ranks : {1, 2, 3, 4}) {
       for (const int m : {ranks, 2 * ranks, 3 * ranks}) {
         const PipelineProgram program = Named(name.c_str(), ranks, m);
@@ -328,6 +329,56 @@ TEST(LeastStep, NoScheduleIsBelowIt) {
         EXPECT_GE(least, 6 * (1 + 2)) << "a rank's own work";
       }
     }
+  }
+}
+
+// Never flushed, it is one 1F1B of all steps' micro-batches, until their end is in sight.
+TEST(WithoutFlush, StepsEndAsThoseOfOneLong1F1B) {
+  std::mt19937 draw(11);
+  const auto seconds = [&draw](double most) {
+    return std::uniform_real_distribution<double>(0, most)(draw);
+  };
+  constexpr int kSteps = 12;
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    for (const int m : {1, 2, 4}) {
+      const PipelineProgram program = Named("1f1b-async", ranks, m);
+      const PipelineProgram one = Named("1f1b", ranks, m * kSteps);
+      PipelineCosts costs = PipelineCosts::Of(program, {});
+      for (Stage& stage : costs.stages) stage = {seconds(1), seconds(2)};
+      for (PipelineCosts::Rank& rank : costs.ranks) rank = {seconds(1), seconds(1)};
+      for (auto* wires : {&costs.activations, &costs.gradients}) {
+        for (Wire& wire : *wires) wire = {.busy_s = seconds(1), .delay_s = seconds(3)};
+      }
+      ScheduleClock clock(program, std::span(&costs, 1)), whole(one, std::span(&costs, 1));
+      ASSERT_TRUE(whole.Actions().ok());
+      for (int step = 1; step * m < m * kSteps - ranks; ++step) {
+        ASSERT_TRUE(clock.Step().ok());
+        for (int r = 0; r < ranks; ++r) {
+          const auto& done = whole.done()[r];
+          const auto last = std::find_if(done.begin(), done.end(), [&](const auto& d) {
+            return d.action == B(r, step * m - 1);
+          });
+          EXPECT_DOUBLE_EQ(clock.free_s()[r], last->end_s)
+              << "P " << ranks << ", M " << m << ", step " << step << ", rank " << r;
+        }
+      }
+    }
+  }
+}
+
+// By hand: a stage is never idle where links take no time. Where they are slow, S micro-batches make one
+// way there and back: 4 (1 + 2) of compute and 6 crossings of 1 and 50 seconds.
+TEST(WithoutFlush, HasNoBubbleButWaitsForSlowLinks) {
+  for (const int ranks : {1, 2, 4, 8}) {
+    for (const int m : {1, 3, 8}) {
+      const PipelineProgram program = Named("1f1b-async", ranks, m);
+      EXPECT_DOUBLE_EQ(Period(program, {1, 2}, {}, {.step_s = 0.5}), m * 3 + 0.5);
+      EXPECT_NEAR(BubbleFraction(program, 2), 0, 1e-12);
+    }
+  }
+  for (const int m : {1, 2, 3}) {
+    EXPECT_DOUBLE_EQ(Period(Named("1f1b-async", 4, m), {1, 2}, {.busy_s = 1, .delay_s = 50}),
+                     m * (4 * 3 + 6 * 51) / 4.0);
   }
 }
 
