@@ -61,7 +61,8 @@ double TokensOfMicrobatch(const RunSpec& spec) {
 }
 
 // CpuGptStage: everything is made once (engines/cpu/gpt_activations.h). Evaluation has activations
-// and scratch of its own size, for the rows that it takes at once.
+// and scratch of its own size, for the rows that it takes at once. The stages of a process have one scratch,
+// which is counted with the last.
 StageBytes CpuComputeBytes(const RunSpec& spec, const std::optional<PipelineProgram>& program,
                            const StageLayout& layout) {
   const auto width = static_cast<double>(spec.model.width);
@@ -69,8 +70,9 @@ StageBytes CpuComputeBytes(const RunSpec& spec, const std::optional<PipelineProg
   const double block = 15 * width + static_cast<double>(spec.model.heads) + 4;
   const double ends = (layout.first() ? width : 0) + (layout.last() ? 3 * width + 2 : 0);
   const double kept = kFloat * (blocks * block + (blocks - 1) * width + ends);
-  const double scratch =
-      kFloat * (11 * width + (layout.last() ? static_cast<double>(spec.model.vocab) : 0));
+  const bool has_scratch = layout.last() || spec.net.transport != "loopback";
+  const double scratch = kFloat * ((has_scratch ? 11 * width : 0) +
+                                   (layout.last() ? static_cast<double>(spec.model.vocab) : 0));
   const double tokens = TokensOfMicrobatch(spec);
   const double evaluated =
       std::min(tokens, static_cast<double>(spec.eval.rows * spec.model.context));

@@ -2,6 +2,7 @@
 
 // Private to pp_group's .cc files: the tensors of a stage, all made once and reused.
 
+#include <thread>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -61,15 +62,20 @@ struct CpuGptStage::BlockParameters {
 
 // Scratch that no one reads after the call that wrote it; shared by all blocks and micro-batches.
 struct CpuGptStage::Workspace {
-  Workspace(const ModelSpec& spec, const StageLayout& layout, int64_t tokens);
-  int64_t tokens;
+  Workspace(const AttentionShape& shape, int64_t tokens);
+  bool Fits(const AttentionShape& of, int64_t of_tokens) const {
+    return tokens == of_tokens && shape.context == of.context && shape.heads == of.heads &&
+           shape.head_width == of.head_width;
+  }
+  const std::thread::id thread = std::this_thread::get_id();
+  const AttentionShape shape;  // of one row
+  const int64_t tokens;
   Matrix wide;             // [n, 4 D] gradient of the hidden layer
   Matrix triple;           // [n, 3 D] gradient of qkv
   at::Tensor narrow;       // [n, D]
   at::Tensor residual;     // [n, D] gradient of BlockActivations::residual
   Matrix residual_matrix;  // the same memory as `residual`
   Matrix flow[2];          // [n, D] gradients between blocks
-  Matrix logits;           // [n, V], last stage
   at::Tensor scratch;      // attention and norm scratch
 };
 

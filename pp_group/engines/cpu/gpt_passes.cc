@@ -127,12 +127,13 @@ void CpuGptStage::Loss(std::span<const int64_t> targets, float grad_scale, Activ
   const at::Tensor head = Parameter(slots[2]);
   kernels().layer_norm(Values(kept->output), weight, Values(parameters_) + slots[1].offset, n, d,
                        kept->final_norm.values(), statistics, statistics + n);
-  Product(w.logits.tensor, kept->final_norm.tensor, head.t());
-  kernels().cross_entropy(w.logits.values(), targets.data(), n, static_cast<size_t>(spec_.vocab),
+  const Matrix& logits = LogitsFor(kept->tokens);
+  Product(logits.tensor, kept->final_norm.tensor, head.t());
+  kernels().cross_entropy(logits.values(), targets.data(), n, static_cast<size_t>(spec_.vocab),
                           grad_scale, losses.data());
   if (grad_scale == 0) return;
-  AddProduct(Gradient(slots[2]), w.logits.transposed, kept->final_norm.tensor);
-  Product(w.narrow, w.logits.tensor, head);
+  AddProduct(Gradient(slots[2]), logits.transposed, kept->final_norm.tensor);
+  Product(w.narrow, logits.tensor, head);
   // No skip connection around the final norm: a zero residual.
   w.residual.zero_();
   kernels().layer_norm_backward(Values(w.narrow), Values(kept->output), weight, statistics,

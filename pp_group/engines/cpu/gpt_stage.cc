@@ -40,17 +40,15 @@ GptActivations::GptActivations(const ModelSpec& spec, const StageLayout& layout,
   }
 }
 
-CpuGptStage::Workspace::Workspace(const ModelSpec& spec, const StageLayout& layout, int64_t n)
-    : tokens(n),
-      wide(NewTensor({n, 4 * spec.width})),
-      triple(NewTensor({n, 3 * spec.width})),
-      narrow(NewTensor({n, spec.width})),
-      residual(NewTensor({n, spec.width})),
-      residual_matrix(residual),
-      flow{Matrix(NewTensor({n, spec.width})), Matrix(NewTensor({n, spec.width}))} {
-  if (layout.last()) logits = Matrix(NewTensor({n, spec.vocab}));
-  scratch = NewTensor(
-      {std::max(static_cast<int64_t>(ShapeOf(spec, 1).scratch_elements()), 2 * spec.width)});
+CpuGptStage::Workspace::Workspace(const AttentionShape& of, int64_t n) : shape(of), tokens(n) {
+  const auto width = static_cast<int64_t>(of.heads * of.head_width);
+  wide = Matrix(NewTensor({n, 4 * width}));
+  triple = Matrix(NewTensor({n, 3 * width}));
+  narrow = NewTensor({n, width});
+  residual = NewTensor({n, width});
+  residual_matrix = Matrix(residual);
+  for (Matrix& gradient : flow) gradient = Matrix(NewTensor({n, width}));
+  scratch = NewTensor({std::max(static_cast<int64_t>(of.scratch_elements()), 2 * width)});
 }
 
 CpuGptStage::CpuGptStage(const ModelSpec& spec, int stage, int stages, uint64_t seed,
@@ -103,10 +101,31 @@ std::unique_ptr<Activations> CpuGptStage::NewActivations(int64_t rows) const {
 
 CpuGptStage::Workspace& CpuGptStage::WorkspaceFor(int64_t tokens) {
   for (const auto& workspace : workspaces_) {
-    if (workspace->tokens == tokens) return *workspace;
+    if (workspace->tokens == tokens && workspace->thread == std::this_thread::get_id()) {
+      return *workspace;
+    }
   }
-  workspaces_.push_back(std::make_unique<Workspace>(spec_, layout_, tokens));
-  return *workspaces_.back();
+  thread_local std::vector<std::weak_ptr<Workspace>> of_thread;
+  std::erase_if(of_thread, [](const auto& one) { return one.expired(); });
+  const AttentionShape shape = ShapeOf(spec_, 1);
+  std::shared_ptr<Workspace> found;
+  for (const auto& one : of_thread) {
+    if (const auto there = one.lock(); there->Fits(shape, tokens)) found = there;
+  }
+  if (found == nullptr) {
+    found = std::make_shared<Workspace>(shape, tokens);
+    of_thread.push_back(found);
+  }
+  workspaces_.push_back(found);
+  return *found;
+}
+
+const Matrix& CpuGptStage::LogitsFor(int64_t tokens) {
+  for (const auto& logits : logits_) {
+    if (logits->tensor.size(0) == tokens) return *logits;
+  }
+  logits_.push_back(std::make_unique<Matrix>(NewTensor({tokens, spec_.vocab})));
+  return *logits_.back();
 }
 
 }  // namespace longhaul

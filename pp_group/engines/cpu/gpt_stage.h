@@ -13,6 +13,7 @@
 namespace longhaul {
 
 class GptActivations;
+struct Matrix;
 
 // Stage s of S of a GPT: the parameters, and explicit forward and backward passes (no autograd
 // graph: the matrix products are ATen's, all else is kernels/). float32 on the CPU. Gradients are
@@ -53,13 +54,17 @@ class CpuGptStage : public Stage {
   void BlockBackward(const BlockParameters& block, const at::Tensor& x, const at::Tensor& dy,
                      const at::Tensor& dx, GptActivations* kept, size_t index);
   Workspace& WorkspaceFor(int64_t tokens);
+  const Matrix& LogitsFor(int64_t tokens);
 
   ModelSpec spec_;
   StageShape shape_;
   StageLayout layout_;
   at::Tensor parameters_, gradients_;
   std::vector<BlockParameters> blocks_;
-  std::vector<std::unique_ptr<Workspace>> workspaces_;  // one per size of micro-batch seen
+  // One per size of micro-batch seen, and thread: the stages of a thread have one together, which stays
+  // in the cache from one to the next.
+  std::vector<std::shared_ptr<Workspace>> workspaces_;
+  std::vector<std::unique_ptr<Matrix>> logits_;  // last stage: [n, V], one per size of micro-batch
 };
 
 }  // namespace longhaul

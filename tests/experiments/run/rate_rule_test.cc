@@ -36,13 +36,17 @@ int RunsAfter(RateRule& rule, const std::function<double(int)>& rate, absl::Dura
 
 TEST(RateRule, AddsRunsWhileAllTogetherTrainFaster) {
   RateRule rule(1);
-  EXPECT_EQ(RunsAfter(rule, [](int n) { return 1000.0 * std::min(n, 6); }, absl::Minutes(10)), 6);
+  EXPECT_EQ(RunsAfter(
+                rule, [](int n) { return 1000.0 * std::min(n, 6); }, absl::Minutes(10)),
+            6);
   EXPECT_TRUE(rule.settled());
 }
 
 TEST(RateRule, StaysAtOneWhereOneFillsTheGpu) {
   RateRule rule(1);
-  EXPECT_EQ(RunsAfter(rule, [](int n) { return 1000.0 + 20 * n; }, absl::Minutes(10)), 1);
+  EXPECT_EQ(RunsAfter(
+                rule, [](int n) { return 1000.0 + 20 * n; }, absl::Minutes(10)),
+            1);
   EXPECT_TRUE(rule.settled());
 }
 
@@ -58,12 +62,16 @@ TEST(RateRule, AGainBelowTheShareIsNotWorthARun) {
 TEST(RateRule, AddsARunForEachGpu) {
   RateRule rule(4);
   EXPECT_EQ(rule.allowed(), 4);
-  EXPECT_EQ(RunsAfter(rule, [](int n) { return 1000.0 * std::min(n, 12); }, absl::Minutes(10)), 12);
+  EXPECT_EQ(RunsAfter(
+                rule, [](int n) { return 1000.0 * std::min(n, 12); }, absl::Minutes(10)),
+            12);
 }
 
 TEST(RateRule, KeepsItsNumberWhereNoMoreFit) {
   RateRule rule(1);
-  EXPECT_EQ(RunsAfter(rule, [](int n) { return 1000.0 * n; }, absl::Minutes(10), /*most=*/3), 3);
+  EXPECT_EQ(RunsAfter(
+                rule, [](int n) { return 1000.0 * n; }, absl::Minutes(10), /*most=*/3),
+            3);
   EXPECT_FALSE(rule.settled());
 }
 

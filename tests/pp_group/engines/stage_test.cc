@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -10,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/engines/cpu/gpt_activations.h"
+#include "pp_group/memory/tensor_memory.h"
 #include "tests/pp_group/autograd_gpt.h"
 
 namespace longhaul {
@@ -197,6 +199,37 @@ TEST(Layout, ClipGroupsAreTheSameForEveryNumberOfStages) {
   for (int s = 0; s < 4; ++s) groups += LayoutOf(spec, s, 4).clip_groups.size();
   EXPECT_EQ(groups, LayoutOf(spec, 0, 1).clip_groups.size());
   EXPECT_EQ(groups, 1 + 8 + 1u);
+}
+
+// The second stage's passes take no scratch but the logits.
+TEST(CpuGptStage, StagesOfAThreadHaveOneScratch) {
+  UseTensorMemory();
+  const ModelSpec spec = {.blocks = 2, .width = 128, .heads = 4, .context = 256, .vocab = 256};
+  constexpr int64_t kRows = 4, kTokens = 4 * 256;
+  const std::vector<int64_t> ids = RandomIds(kTokens, spec.vocab, 1);
+  CpuGptStage first(spec, 0, 2, /*seed=*/1), last(spec, 1, 2, /*seed=*/1);
+  const auto kept0 = first.NewActivations(kRows), kept1 = last.NewActivations(kRows);
+  const at::Tensor x = at::empty({kTokens, spec.width}), dx = at::empty_like(x);
+  std::vector<double> losses(kTokens);
+  const auto pass = [&] {
+    last.Forward({}, x, {}, kept1.get());
+    last.Loss(ids, 1, kept1.get(), losses);
+    last.Backward({}, {}, dx, kept1.get());
+  };
+  const int64_t before = TensorMemory().used;
+  first.Forward(ids, {}, x, kept0.get());
+  const int64_t scratch = TensorMemory().used - before;
+  EXPECT_GE(scratch, 11 * kTokens * spec.width * 4);
+  pass();
+  EXPECT_EQ(TensorMemory().used - before - scratch, kTokens * spec.vocab * 4);
+  // Of another thread it is another.
+  const int64_t here = TensorMemory().used;
+  int64_t there = 0;
+  std::thread([&] {
+    pass();
+    there = TensorMemory().used - here;
+  }).join();
+  EXPECT_GE(there, 11 * kTokens * spec.width * 4);
 }
 
 }  // namespace
