@@ -23,9 +23,9 @@ import sys
 
 import mutations as copies
 
-FOLDERS = ["compressors", "netem", "plugin", "pp_group", "experiments", "planning", "python"]
+FOLDERS = ["compressors", "netem", "plugin", "pp_group", "experiments", "python"]
 # Names of ctest entries that belong to a folder, where they differ from "FOLDER_".
-PREFIXES = {"plugin": "plugin_|backend_", "pp_group": "pp_", "planning": "planning_|pp_schedule|experiments_command_s",
+PREFIXES = {"plugin": "plugin_|backend_", "pp_group": "pp_",
             "python": "python_|approval_|experiments_.*(page|json|price)"}
 TEST_LIMIT_S = 300
 

@@ -10,7 +10,7 @@ reads+='|(^|[^A-Za-z_.>:])(std::|::)?(time\((nullptr|NULL|0|&)|clock\(\) *[-+*/;
 reads+='|clock64\(|globaltimer|cudaEventElapsedTime|c10::get(Approximate)?Time|last_write_time'
 # Commands, labs and processes; what hands the clock down (in_process, worker); what measures links, transports and
 # time-outs; the hour of a record.
-may='^(experiments/(command/|launch/|run/|elastic/)|experiments/train/(in_process|worker|run_loop|stillness|temporary_folder)\.cc|experiments/record/record_life\.cc|netem/|plugin/(core/(clock|node|loopback/hub|device/cuda_runtime)\.|backend/|swarm/))'
+may='^(experiments/(command/|launch/|run/|elastic/)|experiments/train/(in_process|worker|run_loop|stall_detector|temporary_folder)\.cc|experiments/record/record_life\.cc|netem/|plugin/(core/(clock|node|loopback/hub|device/cuda_runtime)\.|backend/|swarm/))'
 # Of those that may, the rooms that are arithmetic.
 never='^(netem/(topology|queues)/|plugin/swarm/transfer_time|plugin/core/(packet|coding|counter_table))'
 while IFS= read -r line; do
