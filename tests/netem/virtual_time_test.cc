@@ -28,11 +28,16 @@ struct Link {
   bool is_short;  // in the short form
 };
 constexpr Link kLinks[] = {
-    {"colocated", 1e9, 0.005, true},        {"regional", 1e9, 0.020, false},
-    {"same-country", 500e6, 0.035, false},  {"continental-us", 100e6, 0.065, true},
-    {"transatlantic", 100e6, 0.075, false}, {"agora", 200e6, 0.080, false},
-    {"simulator-default", 100e6, 0.100, false}, {"transpacific", 50e6, 0.105, true},
-    {"global", 25e6, 0.230, true}, {"worst-case", 10e6, 0.340, true},
+    {"colocated", 1e9, 0.005, true},
+    {"regional", 1e9, 0.020, false},
+    {"same-country", 500e6, 0.035, false},
+    {"continental-us", 100e6, 0.065, true},
+    {"transatlantic", 100e6, 0.075, false},
+    {"agora", 200e6, 0.080, false},
+    {"simulator-default", 100e6, 0.100, false},
+    {"transpacific", 50e6, 0.105, true},
+    {"global", 25e6, 0.230, true},
+    {"worst-case", 10e6, 0.340, true},
 };
 
 // Prints it to the nanosecond, so that two runs can be compared.

@@ -108,8 +108,8 @@ TEST(Plan, WhatItCannotTakeIsOneLine) {
 // The same step. Two nodes at 3 and 1.8 an hour, and 2^17 + 112 bytes each way, on the wire, of which
 // one way costs.
 TEST(Plan, WhatAStepCostsByHand) {
-  const Sets priced = And(kOneSchedule, {"plan.price_per_hour.a=3", "plan.price_per_hour.b=1.8",
-                                         "plan.link_price_per_gb={'*' = 0, 'a>b' = 50}"});
+  const Sets priced = And(kOneSchedule, {"plan.price_per_hour.w0=3", "plan.price_per_hour.w1=1.8",
+                                         "plan.link_price_per_gb={'*' = 0, 'w0>w1' = 50}"});
   const double bytes = kKappa * (4 * 128 * 256 + 112);
   const PlanRow row = Make(priced).rows.at(0);
   EXPECT_EQ(row.step_s, row.placement.seconds);
@@ -132,15 +132,16 @@ TEST(Plan, BadPricesAreOneLine) {
   EXPECT_THAT(with("-1", "0"), HasSubstr("'plan.price_per_hour' is -1.0; want 0 to 1e+06"));
   EXPECT_THAT(with("nan", "0"), HasSubstr("'plan.price_per_hour' is nan; want 0 to 1e+06"));
   EXPECT_THAT(with("1", "-0.5"), HasSubstr("'plan.link_price_per_gb' is -0.5; want 0 to"));
-  EXPECT_THAT(with("1", "{'a>b' = inf}"), HasSubstr("of 'a>b' is inf; want 0 to"));
+  EXPECT_THAT(with("1", "{'w0>w1' = inf}"), HasSubstr("of 'w0>w1' is inf; want 0 to"));
   EXPECT_THAT(with("true", "0"), HasSubstr("'plan.price_per_hour' is a boolean; want a number"));
-  EXPECT_THAT(with("{a = 1}", "0"), HasSubstr("has no price of node 'b'; want one of each"));
-  EXPECT_THAT(with("{a = 1, b = 1, c = 1}", "0"), HasSubstr("names 'c', and links have no such"));
-  EXPECT_THAT(with("{a = 0, b = 0}", "0"), HasSubstr("is 0 of every node"));
-  EXPECT_THAT(with("1", "{'a>b' = 1}"), HasSubstr("has no price of path b>a; want one, or '*'"));
-  EXPECT_THAT(with("1", "{'a>x' = 1}"), HasSubstr("'plan.link_price_per_gb' no node 'x'"));
-  EXPECT_THAT(with("1", "{'a<>b' = 1, 'a>b' = 2}"),
-              HasSubstr("has two prices of path a>b: 'a<>b' and 'a>b'"));
+  EXPECT_THAT(with("{w0 = 1}", "0"), HasSubstr("has no price of node 'w1'; want one of each"));
+  EXPECT_THAT(with("{w0 = 1, w1 = 1, c = 1}", "0"), HasSubstr("names 'c', and links have no such"));
+  EXPECT_THAT(with("{w0 = 0, w1 = 0}", "0"), HasSubstr("is 0 of every node"));
+  EXPECT_THAT(with("1", "{'w0>w1' = 1}"),
+              HasSubstr("has no price of path w1>w0; want one, or '*'"));
+  EXPECT_THAT(with("1", "{'w0>x' = 1}"), HasSubstr("'plan.link_price_per_gb' no node 'x'"));
+  EXPECT_THAT(with("1", "{'w0<>w1' = 1, 'w0>w1' = 2}"),
+              HasSubstr("has two prices of path w0>w1: 'w0<>w1' and 'w0>w1'"));
   EXPECT_THAT(Refusal({"plan.link_price_per_gb=1"}), HasSubstr("wants plan.price_per_hour"));
   EXPECT_THAT(Refusal({"plan.rank_by=cost"}), HasSubstr("wants plan.price_per_hour"));
   EXPECT_THAT(Refusal({"plan.rank_by=money"}), HasSubstr("rank_by"));

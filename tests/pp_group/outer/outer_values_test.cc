@@ -78,7 +78,7 @@ TEST(TurnOfAverage, IsOfTheMeanAgainstTheMeanBefore) {
 }
 
 // Without momentum what is kept as such is the mean delta: PyTorch reads it from checkpoints.
-std::vector<at::Tensor> MeanDeltas(const Trainer& trainer) {
+std::vector<at::Tensor> MeanDeltas(Trainer& trainer) {
   std::vector<at::Tensor> means;
   const std::vector<Checkpoint> ranks = *trainer.Snapshot();
   for (const Checkpoint& rank : ranks) {
@@ -110,7 +110,8 @@ TEST(OuterDeltas, ReportsAreWhatPyTorchMakesOfTheMeansOfTwoRounds) {
     if (step != 3) continue;
     EXPECT_FALSE(reports[0].outer_deltas[0].dot) << "there is no mean before the first";
     before = MeanDeltas(*trainer);
-    for (const Checkpoint& rank : *trainer->Snapshot()) {
+    const std::vector<Checkpoint> ranks = *trainer->Snapshot();
+    for (const Checkpoint& rank : ranks) {
       ASSERT_TRUE(WriteCheckpoint(folder, rank).ok());
     }
   }
