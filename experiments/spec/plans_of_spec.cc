@@ -85,17 +85,19 @@ RefusedKey RefusedSchedule(const RunSpec& spec) {
   const absl::StatusOr<Schedule> schedule = FindSchedule(s.kind);
   if (!schedule.ok()) return {};  // the key's own check names the known ones
   const absl::Status taken = CheckShape(*schedule, ShapeOf(spec));
-  if (!taken.ok()) return {"kind", fmt::format(": {}", std::string(taken.message()))};
-  if (schedule->ahead == nullptr) return {};
-  const OuterRule* rule = FindOuterRule(spec.outer.algorithm);
-  const std::string why =
-      RefusalWithoutFlush({.tied_head = spec.model.tied_head && s.stages > 1,
-                           .spread_experts = spec.model.expert_parallel > 1,
-                           .outer_overlaps = rule != nullptr && rule->overlaps,
-                           .elastic_groups = spec.outer.on_group_loss == "continue",
-                           .injected_compute = spec.injected(),
-                           .real_links = spec.net.transport == "ucx"});
-  return why.empty() ? RefusedKey{} : RefusedKey{"kind", fmt::format(" = \"{}\" {}", s.kind, why)};
+  if (taken.ok()) return {};
+  return {"kind", fmt::format(": {}", std::string(taken.message()))};
+}
+
+std::string RefusedWithoutFlush(const RunSpec& spec) {
+  const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule.kind);
+  if (!schedule.ok() || schedule->ahead == nullptr) return "";
+  return RefusalWithoutFlush({.tied_head = spec.model.tied_head && spec.schedule.stages > 1,
+                              .spread_experts = spec.model.expert_parallel > 1,
+                              .outer_overlaps = FindOuterRule(spec.outer.algorithm)->overlaps,
+                              .elastic_groups = spec.outer.on_group_loss == "continue",
+                              .injected_compute = spec.injected(),
+                              .real_links = spec.net.transport == "ucx"});
 }
 
 absl::StatusOr<PipelineProgram> PipelineOf(const RunSpec& spec) {

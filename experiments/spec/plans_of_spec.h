@@ -27,6 +27,8 @@ struct RefusedKey {
   std::string why = {};
 };
 RefusedKey RefusedSchedule(const RunSpec& spec);
+// Of a spec that has been read whole: what it has that a schedule which never flushes cannot have; "": nothing.
+std::string RefusedWithoutFlush(const RunSpec& spec);
 // By how many steps each stage's gradients are late on average, "1.5 0.75 0"; "": the pipeline is
 // flushed behind each step.
 std::string StalenessOf(const RunSpec& spec);

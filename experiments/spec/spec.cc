@@ -232,6 +232,13 @@ absl::Status CheckExperts(const TomlValue& root, const RunSpec& spec) {
   return r.status();
 }
 
+absl::Status CheckFlush(const TomlValue& root, const RunSpec& spec) {
+  TableReader r(root, "schedule");
+  const std::string why = RefusedWithoutFlush(spec);
+  r.Check(why.empty(), "kind", fmt::format("= \"{}\" {}", spec.schedule.kind, why));
+  return r.status();
+}
+
 }  // namespace
 
 FaultBounds FaultBoundsOf(const RunSpec& spec) {
@@ -271,6 +278,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   RETURN_IF_ERROR(CheckSubspace(root, spec));
   RETURN_IF_ERROR(CheckGpuOfRank(root, spec));
   RETURN_IF_ERROR(CheckExperts(root, spec));
+  RETURN_IF_ERROR(CheckFlush(root, spec));
   ASSIGN_OR_RETURN(std::vector<Fault> faults, ReadFaults(root, FaultBoundsOf(spec)));
   spec.faults = std::move(faults);
   RETURN_IF_ERROR(ReadGroupSchedule(root, spec));

@@ -29,6 +29,8 @@ if(LONGHAUL_TORCH)
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/findings_page_test.py ${PROJECT_SOURCE_DIR})
   add_test(NAME experiments_pareto_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/pareto_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/pareto)
+  add_test(NAME experiments_async_page_test COMMAND ${TORCH_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/async_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/async)
   add_test(NAME experiments_result_pages_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/result_pages_test.py ${PROJECT_SOURCE_DIR})
   add_test(NAME experiments_published_losses_test COMMAND ${TORCH_PYTHON}
@@ -37,7 +39,7 @@ if(LONGHAUL_TORCH)
   add_test(NAME experiments_published_page_test COMMAND ${TORCH_PYTHON}
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/published_page_test.py ${PROJECT_SOURCE_DIR}/docs/results/published
     $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR}/experiments/specs/published)
-  set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test
+  set_tests_properties(experiments_outer_page_test experiments_findings_page_test experiments_pareto_page_test experiments_async_page_test
     experiments_result_pages_test experiments_published_losses_test PROPERTIES LABELS cpu)
   set_tests_properties(experiments_published_page_test PROPERTIES LABELS cpu TIMEOUT 1200)
 endif()

@@ -159,6 +159,29 @@ TEST(Spec, ModelsHaveTheirOwnKeysAndDevicesTheirEngine) {
   EXPECT_THAT(Error(kRunToml, {"data.eval=headers"}), HasSubstr("known: text:PATH"));
 }
 
+TEST(Spec, APipelineWithoutAFlushIsOfOneProcessAndWholeRounds) {
+  SpecNames names = TestNames();
+  names.schedule = [](std::string_view) { return absl::OkStatus(); };
+  const auto error = [&](std::vector<std::string> sets) {
+    sets.push_back("schedule.kind=1f1b-async");
+    TomlValue root = *ParseToml(kRunToml, "demo.toml");
+    for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok()) << set;
+    return std::string(ReadRunSpec(root, names).status().message());
+  };
+  EXPECT_EQ(error({"net.transport=loopback"}), "");
+  EXPECT_THAT(
+      error({"net.transport=ucx"}),
+      HasSubstr("'schedule.kind' = \"1f1b-async\" is never flushed: the engine computes its "
+                "weights, not its times"));
+  EXPECT_THAT(error({"net.transport=loopback", "model.kind=llama", "model.tied_head=true"}),
+              HasSubstr("never flushed: a tied head"));
+  EXPECT_THAT(error({"net.transport=loopback", "outer.groups=2", "outer.algorithm=streaming",
+                     "outer.inner_steps=4", "outer.codec=none"}),
+              HasSubstr("never flushed: the outer algorithm overlaps"));
+  EXPECT_THAT(error({"net.transport=loopback", "schedule.chunks=2"}),
+              HasSubstr("is of 1 chunks (stages of a rank), not of 2"));
+}
+
 TEST(Spec, SpreadExpertsNeedDataParallelGroups) {
   const auto with = [](const std::vector<std::string>& sets) {
     std::vector<std::string> all = {"model.kind=moe",         "model.experts=4",
