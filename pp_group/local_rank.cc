@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 
 #include "base/status_macros.h"
-#include "pp_group/engines/aten/device.h"
 #include "pp_group/models/model.h"
 #include "pp_group/outer/outer_rules.h"
 

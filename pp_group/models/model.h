@@ -44,4 +44,8 @@ absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute);
 absl::StatusOr<std::unique_ptr<Stage>> NewStage(const ModelSpec& model,
                                                 const StageOptions& options);
 
+// Of what CheckDevice has passed. From then on the process sums 16-bit products in f32; a GPU also
+// makes it deterministic.
+at::Device DeviceOf(const ComputeSpec& compute);
+
 }  // namespace longhaul

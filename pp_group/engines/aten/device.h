@@ -5,12 +5,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "pp_group/device_check.h"
+#include "pp_group/models/model.h"
 
 namespace longhaul {
 
-// Of what CheckDevice has passed. From then on the process sums 16-bit products in f32; a GPU also
-// makes it deterministic.
-at::Device DeviceOf(const ComputeSpec& compute);
 at::ScalarType DtypeOf(const ComputeSpec& compute);
 
 // Until what has been queued for it on this thread's stream is done.
