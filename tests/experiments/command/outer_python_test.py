@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-LONGHAUL, ROOT = sys.argv[1:3]
+LONGHAUL, ROOT = (os.path.abspath(word) for word in sys.argv[1:3])
 RULES = pathlib.Path(ROOT, "examples", "outer", "rules.py")
 SMALL = ["train.steps=18", "outer.groups=2", "outer.inner_steps=5", "outer.codec=int4-b64-h64+ef", "outer.momentum=0.8"]
 
@@ -38,7 +38,7 @@ class Case(unittest.TestCase):
         return self.steps(options.get("results", "results"))
 
     def query(self, results, sql):
-        with sqlite3.connect(self.folder / results / "results.sqlite") as record:
+        with sqlite3.connect(self.folder / results / "longhaul.sqlite") as record:
             return record.execute(sql).fetchall()
 
     def steps(self, results, columns="outer_synced, outer_sent_bytes, parameter_hash"):
