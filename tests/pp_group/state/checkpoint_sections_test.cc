@@ -65,7 +65,7 @@ class Sections : public testing::Test {
     s.optimizer->first_moment().fill_(first + 1);
     s.optimizer->second_moment().fill_(first + 2);
     s.outer->theta_start().fill_(first + 3);
-    s.outer->momentum().fill_(first + 4);
+    s.outer->state()[0].second.fill_(first + 4);
     Ranks ranks;
     ranks.push_back(*std::move(state));
     return ranks;
@@ -86,7 +86,7 @@ class Sections : public testing::Test {
     EXPECT_TRUE(all(s.optimizer->first_moment(), first + 1));
     EXPECT_TRUE(all(s.optimizer->second_moment(), first + 2));
     EXPECT_TRUE(all(s.outer->theta_start(), first + 3));
-    EXPECT_TRUE(all(s.outer->momentum(), first + 4));
+    EXPECT_TRUE(all(s.outer->state()[0].second, first + 4));
   }
 
   TrainSpec spec_ = [] {
@@ -140,7 +140,7 @@ TEST_F(Sections, ComeBackThroughAnotherLayoutsReaderToo) {
   // Parameter by parameter: the gaps between them are zero.
   const at::Tensor tensors[] = {s.stage->parameters(), s.optimizer->first_moment(),
                                 s.optimizer->second_moment(), s.outer->theta_start(),
-                                s.outer->momentum()};
+                                s.outer->state()[0].second};
   for (size_t i = 0; i < std::size(tensors); ++i) {
     for (const ParameterSlot& slot : s.stage->layout().slots) {
       EXPECT_TRUE(tensors[i]
