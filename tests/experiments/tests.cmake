@@ -91,7 +91,7 @@ if(LONGHAUL_FUZZERS)
     plans_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid
-    known_names)
+    known_names gpu_profiles)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
   longhaul_library(fuzzed_specs HEADERS base JOIN 12 SRCS ${specs}
     ${PROJECT_SOURCE_DIR}/experiments/record/file_contents.cc

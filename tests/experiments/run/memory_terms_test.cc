@@ -57,7 +57,7 @@ TEST(MemoryTerms, AnOuterStepHoldsFiveCopiesAndAFrameOfEachGroupComingAndGoing) 
       << "data parallel: the average alone";
   const Sets python = {"outer.inner_steps=5", "outer.algorithm=python:mine.py:Mine"};
   EXPECT_EQ(BytesWith(int8 + python) - kProcess - 3 * alone,
-            150'000'000 + 3 * (5 * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)))
+            150'000'000 + 3 * (6 * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)))
       << "an interpreter, and the parameters as it sees them";
 }
 
@@ -233,7 +233,7 @@ TEST(MemoryTerms, WhatStaysOnTheHostOfAGpu) {
   EXPECT_EQ(Adds(gpu, {"checkpoint.every_steps=7"}), 3 * 4 * kParameters);
   const Sets outer = {"outer.codec=int8-b64", "outer.groups=3", "outer.inner_steps=5"};
   EXPECT_EQ(BytesWith(gpu + outer),
-            kGpuProcess + 3 * ((1 + 4) * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)));
+            kGpuProcess + 3 * ((1 + 5) * 4 * kParameters + (3 + 2) * Int8Frame(kParameters)));
   const Sets ucx = kModel + Sets{"train.device=cuda", "net.transport=ucx", "schedule.stages=2"};
   EXPECT_EQ(PlanWith(ucx + outer).device_bytes[1], PlanWith(ucx).device_bytes[1]);
   EXPECT_EQ(

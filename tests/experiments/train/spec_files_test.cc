@@ -137,7 +137,7 @@ TEST_F(EveryKey, ThatNamesFilesIsHashedAndChecked) {
     // A spec that wants the old content is refused too.
     EXPECT_THAT(std::string(PinFiles(spec, kAllFiles).message()), HasSubstr("[files] wants"));
   }
-  EXPECT_EQ(keys, 6);
+  EXPECT_EQ(keys, 7);
 }
 
 TEST_F(SpecFiles, AFileThatWasOnlyTouchedIsTheSame) {

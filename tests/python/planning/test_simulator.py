@@ -194,7 +194,7 @@ class ClosedForms(unittest.TestCase):
         for size in sizes:
             kept = [float(terms.tokens_kept(of[size, groups] - of[size, "dp"], 20 * size)) for groups in "1248"]
             lines.append(f"| {size / 1e6:,.0f} M | {' | '.join(f'{one:.2f}' for one in kept)} |")
-        page = (folder / "README.md").read_text(encoding="utf-8")
+        page = (folder / "details.md").read_text(encoding="utf-8")
         self.assertIn("\n".join(lines), page)
         eight = [float(line.split("|")[5]) for line in lines]
         self.assertIn(f"M = 8 keeps {min(eight):.2f} to {max(eight):.2f}", page)
