@@ -82,7 +82,8 @@ class Killed(Diloco):
         self.assertTrue((self.folder / "was-here").exists())
         self.trained(f"python:{killer}:Killed", "checkpoint.every_steps=3", words=["--resume"])
         self.assertEqual(self.steps("results")[-4:], built_in[-4:])
-        self.assertEqual(self.query("results", "SELECT value FROM run_facts WHERE key = 'resumed_from_step'"), [("12",)])
+        # Checkpoints are written behind the training: the last one may not have been whole.
+        self.assertIn(self.query("results", "SELECT value FROM run_facts WHERE key = 'resumed_from_step'"), ([("9",)], [("12",)]))
 
     def test_hands_its_state_to_a_group_that_joins(self):
         fault = '[[fault]]\nwhat = "kill"\nwhere = "group 1"\nat_step = 7\n'
