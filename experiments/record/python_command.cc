@@ -51,4 +51,11 @@ absl::StatusOr<std::vector<std::string>> CommandOfModule(const std::string& modu
   return command;
 }
 
+std::vector<char*> Argv(std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return argv;
+}
+
 }  // namespace longhaul

@@ -15,4 +15,7 @@ std::string ReaderPython();
 absl::StatusOr<std::vector<std::string>> CommandOfModule(const std::string& module,
                                                          std::vector<std::string> words);
 
+// As exec and spawn want words: pointers into them, which end with a null.
+std::vector<char*> Argv(std::vector<std::string>& words);
+
 }  // namespace longhaul

@@ -59,13 +59,6 @@ absl::StatusOr<CommandOfReader> CommandFor(std::vector<std::string> words) {
   return command;
 }
 
-std::vector<char*> Argv(std::vector<std::string>& words) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  return argv;
-}
-
 absl::Status CannotStart(const std::string& python, int error) {
   return absl::FailedPreconditionError(
       fmt::format("start {}: {}; name an interpreter with --python", python, std::strerror(error)));

@@ -47,13 +47,6 @@ std::vector<std::string> EnvironmentOf(int64_t threads) {
   return words;
 }
 
-std::vector<char*> Pointers(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // Its standard input is `socket`, both ways; what it prints goes where our errors go; `memory` keeps
 // its number.
 absl::StatusOr<pid_t> Start(int socket, int memory, int64_t threads) {
@@ -67,7 +60,7 @@ absl::StatusOr<pid_t> Start(int socket, int memory, int64_t threads) {
   posix_spawn_file_actions_adddup2(&actions, memory, memory);
   pid_t child = 0;
   const int error = posix_spawnp(&child, words.front().c_str(), &actions, nullptr,
-                                 Pointers(words).data(), Pointers(environment).data());
+                                 Argv(words).data(), Argv(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return Failed(absl::StrCat("start ", words.front()), error);
   return child;

@@ -14,7 +14,10 @@ import sys
 import traceback
 from types import ModuleType, SimpleNamespace
 
-import torch
+try:
+    import torch
+except ImportError as missing:
+    raise SystemExit(f"{sys.executable}: {missing}; name an interpreter that has torch in LONGHAUL_PYTHON") from missing
 
 _PR_SET_PDEATHSIG = 1
 

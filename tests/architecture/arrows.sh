@@ -9,6 +9,7 @@ deny() {
     bad=1
   fi
 }
+deny base 'compressors|netem|plugin|pp_group|experiments|tests|torch|ATen|c10|sys'
 deny compressors 'netem|plugin|pp_group|experiments|tests|torch|ATen|c10|sys'
 deny netem 'compressors|plugin|pp_group|experiments|tests|torch|ATen|c10'
 deny plugin 'netem|pp_group|experiments|tests'
